@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from search.studies.spec import StudySpec
 from search.studies.submission import checked_space
 from tests.patience import LONG_SECONDS
+from tests.search.graphs.small_networks import classifier, vectors
 from tests.service.running import Server
 
 ROOT = Path(__file__).parents[3]
@@ -95,11 +97,15 @@ def readme_script(url: str) -> str:
     found: dict[str, list[str]] = {"python": [], "sh": []}
     for language, text in BLOCK.findall(README):
         found.get(language, []).append(text)
-    # The model that the first program loads is the one that the second downloads.
-    programs = sorted(found["python"], key=lambda text: "Client(" not in text)
+    # The model that a program loads is the one that another downloads, of the newest study.
+    programs = sorted(
+        found["python"], key=lambda text: ("model.onnx" not in text, "Client(" not in text)
+    )
     lines = ["set -euo pipefail"]
     for program in programs:
-        short = program.replace('"trials": 20, "epochs": 5', '"trials": 4, "epochs": 1')
+        short = program.replace('"trials": 20, "epochs": 5', '"trials": 4, "epochs": 1').replace(
+            '{"bytes": 300_000}', '{"bytes": 300_000}, "budget": {"trials": 4}'
+        )
         lines.append(f"python3 - <<'END'\n{short}END\n")
     lines.append(f"ID=$(reflectory list --json | python3 -c '{FIRST_ID}')")
     (calls,) = [text for text in found["sh"] if "curl" in text]
@@ -112,6 +118,8 @@ def test_the_programs_and_calls_of_the_readme_work(tmp_path: Path) -> None:
     here = tmp_path / "here"
     (here / "deploy").mkdir(parents=True)
     (here / "deploy" / "examples").symlink_to(ROOT / "deploy" / "examples")
+    (here / "model.onnx").write_bytes(classifier().SerializeToString())
+    np.savez(here / "calibration.npz", x=vectors(200))
     server = Server(tmp_path / "data")
     try:
         server.start()
@@ -119,4 +127,5 @@ def test_the_programs_and_calls_of_the_readme_work(tmp_path: Path) -> None:
     finally:
         server.close()
     assert "event: front" in output
+    assert (here / "small.onnx").stat().st_size < (here / "model.onnx").stat().st_size
     assert (here / "checkpoint").read_bytes()[8:9] == b"{", "a safetensors file begins so"
