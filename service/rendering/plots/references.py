@@ -1,15 +1,19 @@
 """Files that other tools make of a study's network: points that no trial of it is."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
-from models.spec import Spec
 from search.documents.objectives import Objective
+from search.graphs.reference_documents import ReferenceFile
 from storage.records import StudyRecord
 
+_FILES: TypeAdapter[tuple[ReferenceFile, ...]] = TypeAdapter(tuple[ReferenceFile, ...])
 
-class Reference(Spec):
+
+@dataclass(frozen=True)
+class Reference:
     """One file, compared with the original on the choosing part as trials are."""
 
     name: str
@@ -23,9 +27,11 @@ class Reference(Spec):
         return {"bytes": float(self.bytes), "quality": self.quality}
 
 
-_REFERENCES: TypeAdapter[tuple[Reference, ...]] = TypeAdapter(tuple[Reference, ...])
-
-
 def references_of(study: StudyRecord) -> tuple[Reference, ...]:
-    """Those that preparing a study made; none before that."""
-    return _REFERENCES.validate_python((study.prepared or {}).get("references") or ())
+    """Those that preparing a study made and measured; none before that."""
+    found = _FILES.validate_python((study.prepared or {}).get("references") or ())
+    return tuple(
+        Reference(one.name, one.bytes, one.quality, one.agreement)
+        for one in found
+        if one.bytes is not None and one.quality is not None
+    )

@@ -5,6 +5,7 @@ from starlette.testclient import TestClient
 from models.architectures import ARCHITECTURES
 from models.parametrizations import PARAMETRIZATIONS
 from models.spec import kind_of
+from search.graphs.model_outputs import ModelOutputs
 from search.samplers import KnownCost
 from search.studies.spec import StudySpec
 from search.tasks import TASKS
@@ -18,7 +19,7 @@ def test_the_catalog_names_every_variant_with_its_paper_and_schema(client: TestC
     unions = {
         "architectures": ARCHITECTURES,
         "parametrizations": PARAMETRIZATIONS,
-        "tasks": TASKS,
+        "tasks": (*TASKS, ModelOutputs),
     }
     for name, union in unions.items():
         assert [entry["kind"] for entry in catalog[name]] == [kind_of(variant) for variant in union]
