@@ -11,7 +11,7 @@ from search.documents.runtimes import RUNTIME_KINDS, running
 from search.documents.spaces import DryRun, WarmStartSource
 from search.errors import Fault, SpecRefused
 from search.graphs.model_outputs import ModelOutputs
-from search.spaces import ARCHITECTURE_KINDS, PRESETS, AnySpace, NetworkSpace, SearchSpace
+from search.spaces import ARCHITECTURE_KINDS, PRESETS, AnySpace, SearchSpace
 from search.studies.feasibility import (
     region_faults,
     runtime_fault,
@@ -141,11 +141,12 @@ def checked_space(spec: StudySpec) -> AnySpace:
     Raises:
         SpecRefused: the space cannot be compiled, or the document asks of it what it has not.
     """
-    space = space_of(spec)
-    if isinstance(space, NetworkSpace):
+    if isinstance(spec.task, ModelOutputs):
         refuse_of_a_network(spec)
-        _refuse_region(spec, space)
-        return space
+        network = space_of(spec)
+        _refuse_region(spec, network)
+        return network
+    space = SearchSpace(spec)
     _refuse_runtime(spec)
     _refuse_bits(spec, space)
     _refuse_presets(spec, space)
