@@ -63,10 +63,12 @@ class OpenedNetworks:
         return self._known[1]
 
 
-def prepared(network: OpenedNetwork, job: PrepareNetworkJob) -> Completion:
-    """Fit and probe all layers of a network."""
+def prepared(
+    network: OpenedNetwork, job: PrepareNetworkJob, *, between: Callable[[], None]
+) -> Completion:
+    """Fit and probe all layers of a network; `between` is called after each layer."""
     metric = job.task.metric
-    offered = network.offered()
+    offered = network.offered(between)
     _log.info("%d layers were fitted and probed", len(offered.layers))
     found: dict[str, Any] = {
         **network.samples,
@@ -92,7 +94,8 @@ def evaluated(
 ) -> Completion:
     """Make a trial's file, answer with it, and store both the file and what is told of it.
 
-    Its numbers are trained before, if the trial says so; `between` is called after each epoch.
+    Its numbers are trained before, where the trial has `fine_tune`; `between` is called after each
+    epoch.
     """
     curve = _Curve(job, line, hold, between)
     try:

@@ -3,9 +3,9 @@
 import logging
 import signal
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from models.errors import ToolMissing
@@ -53,7 +53,7 @@ class _Attempt:
     lock: MeasurementLock
     sources: DataSources
     device: str
-    networks: OpenedNetworks = field(default_factory=OpenedNetworks)
+    networks: OpenedNetworks
 
 
 def do(
@@ -138,12 +138,19 @@ def _measure(job: MeasureJob, attempt: _Attempt) -> Completion:
 
 
 def _prepare_network(job: PrepareNetworkJob, attempt: _Attempt) -> Completion:
-    with attempt.lock.shared():
-        return prepared(_network(job, attempt), job)
+    with _beside_others(attempt) as let_others_measure:
+        return prepared(_network(job, attempt), job, between=let_others_measure)
 
 
 def _evaluate(job: EvaluateJob, attempt: _Attempt) -> Completion:
-    # To answer takes seconds, and an epoch hardly longer: whoever measures waits for its end.
+    with _beside_others(attempt) as let_others_measure:
+        network = _network(job, attempt)
+        return evaluated(network, job, attempt.link, attempt.hold, between=let_others_measure)
+
+
+@contextmanager
+def _beside_others(attempt: _Attempt) -> Generator[Callable[[], None]]:
+    """Compute while nobody measures; what is given lets those who wait for that go first."""
     with ExitStack() as held:
         held.enter_context(attempt.lock.shared())
 
@@ -151,8 +158,7 @@ def _evaluate(job: EvaluateJob, attempt: _Attempt) -> Completion:
             held.close()
             held.enter_context(attempt.lock.shared())
 
-        network = _network(job, attempt)
-        return evaluated(network, job, attempt.link, attempt.hold, between=let_others_measure)
+        yield let_others_measure
 
 
 def _network(
@@ -164,8 +170,11 @@ def _network(
 
 
 def _measure_network(job: MeasureNetworkJob, attempt: _Attempt) -> Completion:
-    network = _network(job, attempt)
-    for report in measure_network(job, network, alone=attempt.lock.exclusive):
+    # To open a network takes seconds, which others that are measured would feel.
+    with attempt.lock.shared():
+        network = _network(job, attempt)
+    lock = attempt.lock
+    for report in measure_network(job, network, alone=lock.exclusive, beside=lock.shared):
         attempt.link.measurement(report)
         attempt.hold.check()
     return Completion(outcome="complete")

@@ -16,6 +16,7 @@ from search.documents.objectives import OBJECTIVE_KINDS, ObjectiveKind
 from search.exports import file_sizes, missing_files
 from search.fronts.complete_trials import CompleteTrials
 from search.fronts.dominance import Values, front_of, on_front, value_of, values_of, with_quality
+from search.graphs.network_trial import BITS, WHOLE
 from search.studies import OBJECTIVES, Objective, OverSeeds, Qualities, StudySpec
 from search.tasks import MeasuredTask
 from storage.records import MeasurementRecord, StudyRecord, TrialOrigin, TrialRecord
@@ -23,7 +24,8 @@ from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.measurements import Measurements
 from storage.repositories.trial_summaries import AnyTrial, TrialSummary
 
-_DENSE = kind_of(Dense)
+_PLAIN = (kind_of(Dense), WHOLE, BITS)
+"""Of models, and of networks of others: matrices that no others take the place of."""
 
 
 class FrontPoint(Spec):
@@ -308,7 +310,7 @@ def _point(
         architecture=trial.architecture,
         parametrization=trial.parametrization,
         hyperparameters=dict(record.hyperparameters),
-        form="dense" if trial.parametrization == _DENSE else "structured",
+        form="dense" if trial.parametrization in _PLAIN else "structured",
         slower=_is_slower(trial, measured),
         outside=outside,
         continues=trial.continues,

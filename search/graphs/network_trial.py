@@ -78,10 +78,6 @@ class NetworkTrial(Spec):
         }
         return hashlib.sha256(json.dumps(running, sort_keys=True).encode()).hexdigest()[:16]
 
-    def shape(self) -> str:
-        """The same, as there are no others that take about as long."""
-        return self.shape_key()
-
     def check(self) -> None:
         """Any picks that were offered can be built."""
 

@@ -1,19 +1,16 @@
 """A user's network with a user's data, ready to be measured; a worker's process holds it."""
 
 import tempfile
-import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 from numpy.typing import NDArray
 
 from models.errors import ConversionError
-from models.graphs.documents import GraphLimits
 from models.graphs.reading import read_graph, with_fixed
 from models.graphs.writing import predicted_bytes
 from search.graphs.evaluator import (
@@ -32,7 +29,8 @@ from search.graphs.offered_layers import OfferedLayers
 from search.graphs.picks import LayerOffers, Objective
 from search.graphs.reference_documents import ReferenceFile
 from search.graphs.reference_files import reference_files
-from search.uploads.graph_uploads import GraphReading, read_graph_file
+from search.uploads.arrays import write_arrays
+from search.uploads.graph_uploads import read_graph_file
 
 _FEEDS = 2
 """How many runs on the user's data are tried in the confined process, before any outside of it."""
@@ -51,10 +49,13 @@ class OpenedNetwork:
     kept_because: str | None
     """Why its constants are not folded; None: they are."""
 
-    def offered(self) -> OfferedLayers:
-        """Fit all layers in all ways, and probe each: what preparing a study finds."""
+    def offered(self, between: Callable[[], None] = lambda: None) -> OfferedLayers:
+        """Fit all layers in all ways, and probe each: what preparing a study finds.
+
+        `between` is called after each layer.
+        """
         evaluator = self.evaluator
-        layers = probed_offers(evaluator)
+        layers = probed_offers(evaluator, between=between)
         whole = sum(layer.stored_bytes for layer in evaluator.layers)
         numbers = sum(int(layer.matrices.size) for layer in evaluator.layers)
         return OfferedLayers(
@@ -124,7 +125,7 @@ class OpenedNetwork:
             trained=trained,
         )
 
-    @cached_property
+    @property
     def samples(self) -> dict[str, int]:
         """How many samples each part has, by the names that parts have of other tasks."""
         split = self.evaluator.samples.split
@@ -141,7 +142,6 @@ def opened_network(
     task: ModelOutputs,
     *,
     objectives: Sequence[Objective],
-    limits: GraphReading | None = None,
 ) -> OpenedNetwork:
     """Read a network with its data, in a confined process first, and answer them by the original.
 
@@ -150,7 +150,6 @@ def opened_network(
         arrays: the data, by the arrays' names.
         task: resolved.
         objectives: what files may cost.
-        limits: what the confined process may take.
 
     Raises:
         GraphRefused: the network is not taken, or does not run on the data.
@@ -163,20 +162,18 @@ def opened_network(
         (place / "network.onnx").write_bytes(content)
         feeds = [place / f"feed-{number}.npz" for number in range(len(first))]
         for path, feed in zip(feeds, first, strict=True):
-            _write_arrays(path, feed)
+            with path.open("wb") as stream:
+                write_arrays(stream, feed)
         found = read_graph_file(
             place / "network.onnx",
             out=place / "folded.onnx",
             fixed=task.fixed,
             feeds=feeds,
-            limits=limits,
         )
         folded = onnx.load_model_from_string((place / "folded.onnx").read_bytes())
     original = content
     if task.fixed:
-        allowed = GraphLimits() if limits is None else limits.graph
-        whole = with_fixed(read_graph(content, allowed), task.fixed, allowed)
-        original = whole.SerializeToString()
+        original = with_fixed(read_graph(content), task.fixed).SerializeToString()
     labels = None if task.labels is None else list(arrays[task.labels])
     evaluator = Evaluator(
         original,
@@ -189,11 +186,3 @@ def opened_network(
         seed=task.split_seed,
     )
     return OpenedNetwork(task, original, evaluator, found.kept_because)
-
-
-def _write_arrays(path: Path, arrays: Arrays) -> None:
-    # numpy's own `savez` takes names as keywords, and has one of its own.
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)

@@ -22,18 +22,19 @@ def measure_network(
     network: OpenedNetwork,
     *,
     alone: Callable[[], AbstractContextManager[None]] = nullcontext,
+    beside: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Generator[MeasurementReport]:
     """Measure files one after the other, as `search.measuring.throughput.measure` does.
 
     They run on the first samples of the choosing part, as many as a call has. The original is
-    measured by itself.
+    measured by itself. Files are made within `beside`, and timed within `alone`.
 
     Raises:
         GraphRefused: onnxruntime does not run a file.
         ConversionError: a layer cannot be stored as picked.
     """
     for shape in job.shapes:
-        record, seconds = _measured(shape, job, network, alone)
+        record, seconds = _measured(shape, job, network, alone=alone, beside=beside)
         yield report_of(record, trial=shape.trial, shape_key=shape.shape_key, seconds=seconds)
 
 
@@ -41,14 +42,16 @@ def _measured(
     shape: NetworkShape,
     job: MeasureNetworkJob,
     network: OpenedNetwork,
+    *,
     alone: Callable[[], AbstractContextManager[None]],
+    beside: Callable[[], AbstractContextManager[None]],
 ) -> tuple[ThroughputRecord, float]:
     device, picks = torch.device("cpu"), shape.network.picks
     load_average = os.getloadavg()[0]
-    original = _subject(network.original, job, network)
-    own = original
-    if not shape.network.is_original:
-        own = _subject(network.evaluator.content(picks), job, network)
+    with beside():
+        own = original = _subject(network.original, job, network)
+        if not shape.network.is_original:
+            own = _subject(network.evaluator.content(picks), job, network)
     timed = timed_in_turn(
         [own],
         [] if own is original else [original],

@@ -124,7 +124,7 @@ def measure(
     it is what it is, of 10 rounds at least. The baseline runs on the vendor's kernels or on ours,
     whichever were faster in a few timings beforehand. A dense model is its own baseline and is
     measured by itself, on what it would run on anyway. Where latency counts, 1,000 single calls of
-    each are timed after that, in turn.
+    each are timed after that, in turn: fewer, but 100 at least, where these take over 10 seconds.
 
     Raises:
         ModelError: A model cannot be built, or its runtime cannot run it.

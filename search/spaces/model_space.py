@@ -14,7 +14,7 @@ from pydantic import Field
 
 from models.architectures import ARCHITECTURES, AnyArchitecture
 from models.errors import SlotError
-from models.model import ModelSpec, NumberBits
+from models.model import ModelSpec, NumberBits, shape_words
 from models.parametrizations import (
     PARAMETRIZATIONS,
     AnyFamily,
@@ -90,7 +90,7 @@ class DrawnTrial:
     @cached_property
     def shape(self) -> str:
         """What it has in common with those that take the same time."""
-        return self.spec.shape()
+        return shape_words(self.spec.model.model_dump(mode="json"))
 
 
 @dataclass(frozen=True, kw_only=True)

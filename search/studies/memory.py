@@ -123,21 +123,21 @@ def in_words(size: int) -> str:
 
 def need_of(spec: StudySpec, trial: AnyTrialSpec) -> Need:
     """What a trial of a study takes, at the most of its measurement and its training."""
-    if isinstance(spec.task, ModelOutputs) or isinstance(trial, NetworkTrial):
+    if isinstance(spec.task, ModelOutputs):
         is_trained = isinstance(trial, NetworkTrial) and trial.fine_tune is not None
         return network_need(spec.task, is_trained=is_trained)
+    assert isinstance(trial, TrialSpec)
     training = training_need(spec.task, trial)
     if not spec.needs_throughput:
         return training
     return _larger(training, measuring_need(trial.model, spec.throughput))
 
 
-def network_need(task: object, *, is_trained: bool = False) -> Need:
+def network_need(task: ModelOutputs, *, is_trained: bool) -> Need:
     """What an attempt takes that evaluates a trial of a network: the same for all of them.
 
     One that is trained takes more, beside what each layer's answers take.
     """
-    assert isinstance(task, ModelOutputs)
     known = task.known
     copies = _NETWORK_COPIES + (_TRAINED_COPIES if is_trained else 0)
     taken = (

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from models.graphs.documents import NetworkFacts
 from search.documents.datasets import ArrayPort
@@ -13,14 +12,13 @@ from search.documents.runtimes import RUNTIME_KINDS
 from search.errors import DataError, Fault, SpecRefused
 from search.graphs.metrics import AnyMetric, Kl, RelativeError
 from search.graphs.model_outputs import ModelOutputs, NetworkTaskFacts
+from search.graphs.network_data import feeds_one_by_one
 from search.studies.spec import StudySpec
 from search.tasks import DataSources
 from storage.engine import Database
 from storage.errors import NotFound
 from storage.records import UploadedModelRecord
 from storage.repositories.uploads import UploadedModels
-
-_FACTS: TypeAdapter[NetworkFacts] = TypeAdapter(NetworkFacts)
 
 
 def resolved_network(
@@ -32,7 +30,7 @@ def resolved_network(
         SpecRefused: there is no such network or no such data, or they do not go together.
     """
     record = _network(database, task)
-    facts = _FACTS.validate_python(record.spec)
+    facts = NetworkFacts.model_validate(record.spec)
     if sources.datasets is None:
         raise SpecRefused([Fault("task.data", "no uploads are kept here")])
     try:
@@ -61,13 +59,13 @@ def resolved_network(
     return spec.model_copy(update={"task": whole})
 
 
-def refuse_of_a_network(spec: StudySpec) -> None:
+def refuse_of_a_network(spec: StudySpec, task: ModelOutputs) -> None:
     """Refuse what a study asks of a network that it cannot have; the task is resolved.
 
     Raises:
         SpecRefused: names the part, its value, and what is allowed.
     """
-    faults = [*_measuring_faults(spec), *_limit_faults(spec)]
+    faults = [*_measuring_faults(spec, task), *_limit_faults(spec)]
     if spec.sampler.kind != "by_layer":
         message = f"{spec.sampler.kind} trains models; allowed with model_outputs is by_layer"
         faults.append(Fault("sampler", message))
@@ -130,7 +128,7 @@ def _sample_bytes(port: ArrayPort) -> int:
     return math.prod(port.shape) * np.dtype(port.type).itemsize
 
 
-def _measuring_faults(spec: StudySpec) -> Iterator[Fault]:
+def _measuring_faults(spec: StudySpec, task: ModelOutputs) -> Iterator[Fault]:
     wanted, runtime = spec.throughput, "onnxruntime"
     kind = RUNTIME_KINDS[runtime]
     if wanted.runtime != runtime:
@@ -142,19 +140,11 @@ def _measuring_faults(spec: StudySpec) -> Iterator[Fault]:
     if wanted.sequence_length is not None:
         message = f"{wanted.sequence_length}, and lengths are those of the data; allowed is null"
         yield Fault("throughput.sequence_length", message)
-    if one_by_one(spec.task) and wanted.batch_size != 1:
+    if feeds_one_by_one(task.known.inputs, each=task.each) and wanted.batch_size != 1:
         message = f"{wanted.batch_size}, and samples of this network are fed one by one; allowed: 1"
         yield Fault("throughput.batch_size", message)
     if spec.resources.device == "cuda":
         yield Fault("resources.device", "'cuda'; networks run on the CPU: allowed are cpu and any")
-
-
-def one_by_one(task: object) -> bool:
-    """Whether a network takes one sample at a time."""
-    if not isinstance(task, ModelOutputs):
-        return False
-    ports = task.known.inputs
-    return task.each or any(port.shape is not None and port.shape[:1] == (1,) for port in ports)
 
 
 def _limit_faults(spec: StudySpec) -> Iterator[Fault]:

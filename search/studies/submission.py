@@ -142,7 +142,7 @@ def checked_space(spec: StudySpec) -> AnySpace:
         SpecRefused: the space cannot be compiled, or the document asks of it what it has not.
     """
     if isinstance(spec.task, ModelOutputs):
-        refuse_of_a_network(spec)
+        refuse_of_a_network(spec, spec.task)
         network = space_of(spec)
         _refuse_region(spec, network)
         return network

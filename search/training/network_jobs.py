@@ -68,7 +68,7 @@ class MeasureNetworkJob(Spec):
 
 
 class EvaluateJob(Spec):
-    """Make one trial's file, train its numbers if it says so, and answer the user's samples."""
+    """Make one trial's file, trained where it has `fine_tune`, and answer the user's samples."""
 
     kind: Literal["evaluate"] = "evaluate"
     task: ModelOutputs

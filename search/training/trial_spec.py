@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from models.model import ModelSpec, shape_words
+from models.model import ModelSpec
 from models.parameter_sampler import ParameterSampler
 from models.spec import Spec, kind_of
 from search.graphs.network_trial import NetworkTrial
@@ -98,10 +98,6 @@ class TrialSpec(Spec):
     def dense_parameter_count(self) -> int:
         """Those of its dense twin."""
         return self.model.dense_twin().parameter_count()
-
-    def shape(self) -> str:
-        """What it has in common with those that take about the same time, in words."""
-        return shape_words(self.model.model_dump(mode="json"))
 
     def shape_key(self) -> str:
         """What it has in common with those that take the same time."""

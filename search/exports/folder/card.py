@@ -25,7 +25,7 @@ from search.documents.readable import NONE, enumerated, interval, metric, number
 from search.exports.folder import intervals
 from search.exports.folder.document import Example
 from search.exports.folder.facts import FolderFacts
-from search.exports.folder.markdown import estimate, one_line, table
+from search.exports.folder.markdown import document, estimate, one_line, table
 from search.exports.outcomes import ExportOutcome
 from search.exports.verification import Verification
 
@@ -61,12 +61,7 @@ class Card:
             ("Limits", _limits),
             ("What is missing, and why", _missing),
         ]
-        parts: list[str] = []
-        for level, (title, write) in enumerate(sections):
-            lines = list(write(self))
-            if lines:
-                parts.append("\n".join([f"{'##' if level else '#'} {title}", "", *lines]))
-        return "\n\n".join(parts) + "\n"
+        return document(self, sections)
 
 
 def _about(card: Card) -> Iterator[str]:

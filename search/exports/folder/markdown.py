@@ -1,9 +1,24 @@
 """Parts of Markdown that cards are made of."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from search.documents.readable import NONE, number
+
+_Card = TypeVar("_Card")
+
+
+def document(card: _Card, sections: Sequence[tuple[str, Callable[[_Card], Iterator[str]]]]) -> str:
+    """What each writes of a card under its title, the first of which is the card's; none: left out.
+
+    Equal cards give equal texts.
+    """
+    parts: list[str] = []
+    for place, (title, write) in enumerate(sections):
+        lines = list(write(card))
+        if lines:
+            parts.append("\n".join([f"{'##' if place else '#'} {title}", "", *lines]))
+    return "\n\n".join(parts) + "\n"
 
 
 def table(titles: Sequence[str], rows: Iterator[Sequence[str]], *, words: int) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from search.documents.readable import NONE, number, seconds
-from search.exports.folder.markdown import estimate, one_line, table
+from search.exports.folder.markdown import document, estimate, one_line, table
 from search.exports.network_folder.compressed_facts import CompressedFacts
 from search.graphs.network_report import MetricReport, NetworkReport
 from search.graphs.network_trial import BITS, STRUCTURE, WHOLE
@@ -41,19 +41,16 @@ class CompressedCard:
             ("Limits", _limits),
             ("What is missing, and why", _missing),
         ]
-        parts: list[str] = []
-        for level, (title, write) in enumerate(sections):
-            lines = list(write(self))
-            if lines:
-                parts.append("\n".join([f"{'##' if level else '#'} {title}", "", *lines]))
-        return "\n\n".join(parts) + "\n"
+        return document(self, sections)
 
 
 def _about(card: CompressedCard) -> Iterator[str]:
     facts, metric = card.facts, card.facts.task.compared_by
+    trained = facts.spec.fine_tune is not None
     yield (
         f"The network {one_line(facts.network)} made smaller or faster by Reflectory, which stores "
-        "its layers anew and compares the answers with those of the original. Nothing was trained."
+        "its layers anew and compares the answers with those of the original. "
+        + ("Its numbers were trained by those answers." if trained else "Nothing was trained.")
     )
     yield ""
     better = "larger" if metric.direction == "maximize" else "smaller"

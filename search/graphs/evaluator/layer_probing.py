@@ -1,6 +1,6 @@
 """What each pick of each layer would lose: local errors of fits, and probes of the network."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,16 +17,23 @@ MOST_PROBED = 1000
 
 
 def probed_offers(
-    evaluator: Evaluator, kinds: Sequence[type[AnyChoice]] = CHOICES
+    evaluator: Evaluator,
+    kinds: Sequence[type[AnyChoice]] = CHOICES,
+    *,
+    between: Callable[[], None] = lambda: None,
 ) -> tuple[LayerOffers, ...]:
     """All picks of all layers with their errors and costs, and the layers' sensitivities.
 
     Each layer is fitted in all ways. Two or three files are measured for it: 4 bits in both
     roundings, and a low rank where that is possible; on the whole choosing part if the layers are
-    few, else on samples that are spread over it.
+    few, else on samples that are spread over it. `between` is called after each layer.
     """
     part = _probed_part(evaluator)
-    return tuple(_offers(evaluator, layer, part, kinds) for layer in evaluator.layers)
+    found: list[LayerOffers] = []
+    for layer in evaluator.layers:
+        found.append(_offers(evaluator, layer, part, kinds))
+        between()
+    return tuple(found)
 
 
 def _probed_part(evaluator: Evaluator) -> AnsweredPart:

@@ -110,7 +110,7 @@ class Proposals:
                 found.setdefault(changed(picks), picks)
         if len(found) == 1 and self._within is not None:
             least = least_picks(self._layers)
-            # Where nothing keeps the limits, what comes nearest says so, with its value.
+            # Where nothing keeps the limits, what comes nearest shows by how much.
             for picks in [*filter(self._within, least)] or least:
                 found.setdefault(changed(picks), picks)
         return list(found.values())

@@ -82,6 +82,11 @@ class NetworkSamples:
         }
 
 
+def feeds_one_by_one(inputs: Sequence[GraphPort], *, each: bool) -> bool:
+    """Whether a network takes one sample at a time: it is asked for, or an input has room for 1."""
+    return each or any(port.shape is not None and port.shape[:1] == (1,) for port in inputs)
+
+
 def network_samples(
     inputs: Sequence[GraphPort],
     arrays: Mapping[str, AnyArray],
@@ -120,13 +125,12 @@ def network_samples(
     if faults:
         raise SpecRefused(faults)
     split = split_samples(counts.pop(), shares, seed=seed)
-    one_by_one = each or any(port.shape is not None and port.shape[:1] == (1,) for port in inputs)
     return NetworkSamples(
         inputs=tuple(inputs),
         arrays=dict(arrays),
         split=split,
         each=each,
-        batch=1 if one_by_one else MOST_AT_ONCE,
+        batch=1 if feeds_one_by_one(inputs, each=each) else MOST_AT_ONCE,
     )
 
 

@@ -39,7 +39,7 @@ class TrialLinks(ByName):
     )
     card: str | None = Field(default=None, description="what the model is, for people")
     folder: str | None = Field(
-        default=None, description="a ZIP file of all files; null without a checkpoint"
+        default=None, description="a ZIP file of all files; null where there are none"
     )
     log: str | None
 
@@ -87,11 +87,13 @@ class TrialDocument(Spec):
     )
     origin: TrialOrigin = Field(
         description="who named the configuration: the sampler, a preset, the user, or the study "
-        "itself, which confirms points of its front; of an original, whoever trained it"
+        "itself, which confirms points of its front or trains them further; of an original, "
+        "whoever trained it"
     )
     repeats: int | None = Field(description="the trial whose configuration this one repeats")
     continues: int | None = Field(
-        description="the trial whose checkpoint this one started from; its own epochs count from 1"
+        description="the trial whose checkpoint or file this one started from; its own epochs "
+        "count from 1"
     )
     stopping: dict[str, Any] | None = Field(
         description="why early stopping ended it: the rule, the epoch and what it decided by"

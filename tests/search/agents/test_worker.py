@@ -22,6 +22,7 @@ from models.parametrizations import Dense, LowRank
 from models.report import ParameterReport, parameter_report
 from search.agents import worker
 from search.agents.forking.unforked import Unforked
+from search.agents.network_work import OpenedNetworks
 from search.agents.slots.shares import Shares
 from search.agents.slots.slot_frames import receive
 from search.agents.slots.slot_line import SlotLine
@@ -171,7 +172,7 @@ def test_a_download_says_how_far_it_is(tmp_path: Path) -> None:
         line = SlotLine(theirs).begin("a1", held=Shares(), stood_still=Shares())
         assert receive(ours)[0]["kind"] == "begin"
         sources = DataSources(cache=tmp_path / "cache", mirrors={"mnist": mirror})
-        attempt = worker._Attempt(line, line, lock, sources, "cpu")
+        attempt = worker._Attempt(line, line, lock, sources, "cpu", OpenedNetworks())
         completion = worker._prepare(job, attempt)
         while ours.poll():
             frame, _ = receive(ours)
