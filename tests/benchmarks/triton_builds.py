@@ -14,8 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from models.backends.triton.launches import rights_of
-from models.backends.triton.tiles import SHARED_BYTES, Precision, Tiles, Weights, tiles_for
+from models.backends.triton.launches import thin_weights
+from models.backends.triton.tiles import (
+    SHARED_BYTES,
+    Precision,
+    ThinTiles,
+    Tiles,
+    Weights,
+    WholeTiles,
+    tiles_for,
+)
 from models.kernels.calls import GATES, Kind
 from models.kernels.structs import CellName
 
@@ -42,8 +50,9 @@ class Shape:
     @property
     def weights(self) -> Weights:
         gates = GATES[self.cell]
-        rights = 0 if self.rank == 0 else rights_of(self.kind, 1 if self.tied else gates)
-        return Weights(gates, self.size, self.rank, rights)
+        if self.rank == 0:
+            return Weights(gates, self.size)
+        return thin_weights(self.kind, self.size, self.rank, 1 if self.tied else gates)
 
     @property
     def named(self) -> str:
@@ -54,25 +63,27 @@ class Shape:
 SHAPES: tuple[Shape, ...] = (
     Shape("rnn", 128, 32),
     Shape("rnn", 512, 32),
-    Shape("rnn", 128),
     Shape("gru_reset_after", 128, 24),
+    Shape("gru_reset_after", 256, 16),
     Shape("gru_reset_after", 256, 24),
+    Shape("gru_reset_after", 256, 24, tied=True),
     Shape("gru_reset_after", 512, 16),
-    Shape("gru_reset_after", 128),
+    Shape("gru_reset_after", 512, 32),
+    Shape("gru_reset_after", 1024, 64),
     Shape("gru_reset_before", 128, 24),
     Shape("gru_reset_before", 256, 24),
-    Shape("gru_reset_after", 256, 24, tied=True),
     Shape("gru_reset_before", 512, 4),
     Shape("lstm", 128, 24),
-    Shape("lstm", 256, 24),
+    Shape("lstm", 256, 16),
     Shape("lstm", 256, 24, tied=True),
     Shape("lstm", 512, 4),
-    Shape("rnn", 512, 32, precision="bf16"),
-    Shape("gru_reset_after", 256, 24, precision="bf16"),
-    Shape("lstm", 256, 24, precision="bf16"),
+    Shape("lstm", 512, 32),
+    Shape("lstm", 1024, 64),
+    Shape("rnn", 128),
+    Shape("gru_reset_after", 128),
     Shape("gru_reset_after", 128, precision="bf16"),
     Shape("lstm", 128, precision="bf16"),
-    Shape("gru_reset_after", 256, 24, precision="tf32"),
+    Shape("rnn", 128, precision="tf32"),
 )
 
 
@@ -94,8 +105,9 @@ def build(
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from models.backends.triton import kernels
+    from models.backends.triton import thin_kernels, whole_kernels
 
+    kernels = thin_kernels if isinstance(tiles, ThinTiles) else whole_kernels
     kernel = getattr(kernels, f"{which}_steps")
     constants = _constants(shape, tiles, which, ragged=ragged)
     signature = {name: _type(name, shape, constants) for name in kernel.arg_names}
@@ -114,42 +126,56 @@ def build(
 
 
 def _constants(shape: Shape, tiles: Tiles, which: Pass, *, ragged: bool) -> dict[str, Any]:
-    weights, rounded = shape.weights, shape.precision == "bf16"
+    biased = shape.cell == "gru_reset_after"
     own: Mapping[str, Any] = (
-        {"BIASED": shape.cell == "gru_reset_after", "KEPT": True}
-        if which == "forward"
-        else {"OF_STATES": True, "OF_CELLS": False}
+        {"KEPT": True} if which == "forward" else {"OF_STATES": True, "OF_CELLS": False}
     )
-    return {
+    common = {
         "CELL": shape.cell,
         "ACTIVATION": "tanh",
-        "GATES": weights.gates,
-        "RIGHTS": weights.rights,
-        "DIAGONAL": shape.rank > 0,
+        "GATES": shape.weights.gates,
         "RAGGED": ragged,
-        "STREAMED": tiles.streamed,
-        "ROUNDED": rounded,
-        "PRECISION": "ieee" if rounded else shape.precision,
-        "ROWS": tiles.rows,
-        "N": tiles.units,
-        "K": tiles.inner,
         **own,
     }
+    if isinstance(tiles, WholeTiles):
+        rounded = shape.precision == "bf16"
+        if which == "forward":
+            common["BIASED"] = biased
+        return {
+            **common,
+            "ROUNDED": rounded,
+            "PRECISION": "ieee" if rounded else shape.precision,
+            "ROWS": tiles.rows,
+            "N": tiles.units,
+        }
+    if which == "backward":
+        common["AHEAD"] = tiles.fetches_ahead
+    return {
+        **common,
+        "RIGHTS": shape.weights.rights,
+        "DIAGONAL": True,
+        "BIASED": biased,
+        "PARTS": tiles.parts,
+        "UNITS": tiles.units,
+        "K": tiles.inner,
+    }
+
+
+_OWN_TYPES = {
+    "lengths": "*i64",
+    "counters": "*i32",
+    "addends_member": "i64",
+    **dict.fromkeys(("slope", "one0", "one1", "one2", "one3"), "fp32"),
+    **dict.fromkeys(("chunk", "chunk_steps", "start", "steps", "total", "batch"), "i32"),
+    **dict.fromkeys(("each", "n", "d"), "i32"),
+    **dict.fromkeys(("h_carried", "c_carried", "exchange", "sums"), "*fp32"),
+}
 
 
 def _type(name: str, shape: Shape, constants: Mapping[str, Any]) -> str:
     if name in constants:
         return "constexpr"
-    if name == "lengths":
-        return "*i64"
-    if name in ("slope", "one0", "one1", "one2", "one3"):
-        return "fp32"
-    if name == "addends_member":
-        return "i64"
-    if name in ("start", "steps", "total", "batch", "n", "d"):
-        return "i32"
-    carried = name in ("h_carried", "c_carried")
-    return "*bf16" if shape.precision == "bf16" and not carried else "*fp32"
+    return _OWN_TYPES.get(name, "*bf16" if shape.precision == "bf16" else "*fp32")
 
 
 def _measured(ptx: str, capability: int, shared_bytes: int) -> Build:
@@ -179,7 +205,7 @@ def _measured(ptx: str, capability: int, shared_bytes: int) -> Build:
 def table(shapes: tuple[Shape, ...] = SHAPES) -> Iterator[list[str]]:
     """The lines, each once it is built."""
     yield [
-        *("sequence", "products", "GPU", "samples", "warps", "second factor"),
+        *("sequence", "products", "GPU", "samples", "programs", "warps"),
         *("forward: registers", "spilled bytes", "shared KiB"),
         *("backward: registers", "spilled bytes", "shared KiB"),
     ]
@@ -191,8 +217,10 @@ def table(shapes: tuple[Shape, ...] = SHAPES) -> Iterator[list[str]]:
             if tiles is None:
                 yield [*head, "does not fit", *[""] * 8]
                 continue
-            second = "" if shape.rank == 0 else "streamed" if tiles.streamed else "on chip"
-            line = [*head, str(tiles.rows), str(tiles.warps), second]
+            # Samples of a program, programs of a sample.
+            thin = isinstance(tiles, ThinTiles)
+            rows, parts = (1, tiles.parts) if thin else (tiles.rows, 1)
+            line = [*head, str(rows), str(parts), str(tiles.warps)]
             for which in ("forward", "backward"):
                 found = build(shape, tiles, which, capability)
                 line += [

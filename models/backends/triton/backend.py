@@ -8,7 +8,7 @@ from torch import Tensor
 
 from models.backends.call import SequenceCall, State
 from models.backends.tensors import tensors_of
-from models.backends.triton.launches import rights_of, shared_bytes_of
+from models.backends.triton.launches import shared_bytes_of, thin_weights
 from models.backends.triton.sequence import sequence
 from models.backends.triton.tiles import Precision, Weights, tiles_for
 from models.forms import Thin, Whole
@@ -99,7 +99,7 @@ def _fits(call: SequenceCall, precision: Precision) -> bool:
     gates = parts[0].shape[0]
     weights = Weights(gates, size)
     if isinstance(parts, Thin):
-        rights = rights_of(call.kind, 1 if parts.shared_by == gates else gates)
-        weights = Weights(gates, size, parts.left.shape[-1], rights)
+        rights = 1 if parts.shared_by == gates else gates
+        weights = thin_weights(call.kind, size, parts.left.shape[-1], rights)
     shared_bytes = shared_bytes_of(call.state.device)
     return tiles_for(weights, precision=precision, shared_bytes=shared_bytes) is not None

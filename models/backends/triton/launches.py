@@ -1,7 +1,7 @@
-"""Launches of the kernels for one call, chunk by chunk, and what stands around them."""
+"""One call: how it is cut into launches, and what inputs and biases add in each."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -14,40 +14,137 @@ CHUNK_BYTES = 64 << 20
 LEAST_CHUNK = 16
 """Steps of a chunk: fewer are not worth a launch."""
 
-_ONES = {f"one{gate}": 1.0 for gate in range(4)}
-
-
-def compiled() -> Any:
-    """The kernels; the first call imports triton."""
-    from models.backends.triton import kernels
-
-    return kernels
-
 
 def weights_of(kind: Kind, tensors: Tensors) -> Weights:
     """What decides whether a sequence fits."""
-    gates, size = GATES[kind.cell], tensors.h0.shape[-1]
+    size = tensors.h0.shape[-1]
     if tensors.left is None or tensors.right is None:
-        return Weights(gates, size)
-    rights = rights_of(kind, tensors.right.shape[1])
-    return Weights(gates, size, tensors.left.shape[-1], rights)
+        return Weights(GATES[kind.cell], size)
+    return thin_weights(kind, size, tensors.left.shape[-1], tensors.right.shape[1])
 
 
-def rights_of(kind: Kind, given: int) -> int:
-    """How many right factors a kernel is given.
+def thin_weights(kind: Kind, size: int, rank: int, rights: int) -> Weights:
+    """Thin matrices of a cell, of which it is given `rights` right factors.
 
-    What reads through one R in two products that wait for each other has a copy for each: threads
-    would keep a shared one in registers from one to the other, and spill.
+    A GRU that resets before its candidate's product multiplies two vectors in a step, one after the
+    other. It has a right factor for each gate, and its samples are not shared.
     """
-    return GATES[kind.cell] if kind.cell == "gru_reset_before" else given
+    gates, twice = GATES[kind.cell], kind.cell == "gru_reset_before"
+    return Weights(gates, size, rank, gates if twice else rights, divides=not twice)
 
 
 def shared_bytes_of(device: torch.device) -> int:
     """What a block of a GPU may have of shared memory; of a stand-in for one, what an H100 has."""
     if device.type != "cuda":
         return 232_448
+    return int(_properties_of(device).shared_memory_per_block_optin)
+
+
+def programs_of(device: torch.device) -> int:
+    """How many programs surely run at the same time: one on each multiprocessor."""
+    if device.type != "cuda":
+        return 132
+    return int(_properties_of(device).multi_processor_count)
+
+
+def _properties_of(device: torch.device) -> Any:
     cuda: Any = torch.cuda
-    return int(cuda.get_device_properties(device).shared_memory_per_block_optin)
+    return cuda.get_device_properties(device)
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a forward pass fills; empty where it is not kept, or there is none."""
+
+    states: Tensor
+    """[M, T, B, n]"""
+    cells: Tensor
+    """[M, T, B, n]"""
+    inners: Tensor
+    """[M, T, B, RIGHTS d], what the right factors of thin matrices made of each state"""
+    last_h: Tensor
+    """[M, B, n]"""
+    last_c: Tensor
+    """[M, B, n]"""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some steps of a backward pass: what reaches their states, and what they started from."""
+
+    start: int
+    stop: int
+    grad_h: Tensor
+    """float32 `[M, B, n]`, what reaches the last h; a launch leaves there what reaches the first"""
+    grad_c: Tensor | None
+    """the same of an LSTM's c"""
+    grad_states: Tensor | None
+    """[M, T, B, n]"""
+    grad_cells: Tensor | None
+    """[M, T, B, n]"""
+    before: Tensor
+    """[M, steps, B, n], h before each step"""
+    cells_before: Tensor | None
+    """[M, steps, B, n]"""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a launch of a backward pass found out."""
+
+    gates: Tensor
+    """[M, steps, B, G n], what reaches the addends"""
+    products: Tensor | None
+    """[M, steps, B, n], of a GRU that resets after its candidate's product: what reaches that"""
+    resets: Tensor | None
+    """[M, steps, B, n], of one that resets before: what was multiplied"""
+    middles: Tensor | None = None
+    """[M, steps, B, RIGHTS d], what the left factors made of what reached the products"""
+
+    def of_matrices(self, before: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """For each gate what reaches its product, and what its matrix multiplied, `[M, rows, n]`."""
+        models, size = before.shape[0], before.shape[-1]
+        reaching = list(torch.split(self.gates.view(models, -1, self.gates.shape[-1]), size, -1))
+        multiplied = [before.view(models, -1, size)] * len(reaching)
+        if self.products is not None:
+            reaching[2] = self.products.view(models, -1, size)
+        if self.resets is not None:
+            multiplied[2] = self.resets.view(models, -1, size)
+        return list(zip(reaching, multiplied, strict=True))
+
+
+Sums = dict[str, Tensor]
+"""Gradients by name of what they are of, in single precision where they are summed over chunks."""
+
+
+class Steps(Protocol):
+    """How some kind of matrices goes through steps."""
+
+    def forward(
+        self, start: int, stop: int, h: Tensor, c: Tensor | None, into: Results, *, keep: bool
+    ) -> None:
+        """Go on from h and c, float32 `[M, B, n]`, and leave the last ones there."""
+        ...
+
+    def backward(self, chunk: Chunk, results: Results) -> Reached:
+        """Go back by a chunk."""
+        ...
+
+    def add_to(self, sums: Sums, chunk: Chunk, results: Results, reached: Reached) -> None:
+        """Add what a chunk has of the gradients of matrices and biases."""
+        ...
+
+    def finish(self, sums: Sums, grad_h: Tensor) -> None:
+        """Complete these, and what reaches the first h, after the last chunk."""
+        ...
+
+
+def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """Add a product to what may be of higher precision."""
+    if total.dtype == left.dtype:
+        total.baddbmm_(left, right)
+    else:
+        total += torch.bmm(left, right)
 
 
 @dataclass(frozen=True)
@@ -58,31 +155,13 @@ class Run:
     given: Tensors
     lengths: Tensor | None
     precision: Precision
+    weights: Weights
     tiles: Tiles
 
     @property
     def gates(self) -> int:
         """G."""
         return GATES[self.kind.cell]
-
-    @property
-    def thin(self) -> bool:
-        """Whether matrices are two thin factors each."""
-        return self.given.weight is None
-
-    @property
-    def right(self) -> Tensor | None:
-        """The right factors, as many as a kernel is given."""
-        right = self.given.right
-        if right is None:
-            return None
-        return right.expand(-1, rights_of(self.kind, right.shape[1]), -1, -1).contiguous()
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        """Programs: of each model's samples, and models."""
-        models, batch, _ = self.given.h0.shape
-        return -(-batch // self.tiles.rows), models
 
     def chunks(self) -> list[tuple[int, int]]:
         """First and last step of each chunk, the last one excluded."""
@@ -93,34 +172,16 @@ class Run:
         return [(start, min(start + most, steps)) for start in range(0, steps, most)]
 
     def constants(self) -> dict[str, Any]:
-        """What both kernels are compiled for."""
-        tiles = self.tiles
+        """What all kernels are compiled for."""
         return {
             "slope": self.kind.slope,
             "CELL": self.kind.cell,
             "ACTIVATION": self.kind.activation if self.kind.cell == "rnn" else "tanh",
             "GATES": self.gates,
-            "RIGHTS": 0 if self.given.right is None else weights_of(self.kind, self.given).rights,
-            "DIAGONAL": self.given.diagonal is not None,
             "RAGGED": self.lengths is not None,
-            "STREAMED": tiles.streamed,
-            "ROUNDED": self.precision == "bf16",
-            "PRECISION": "ieee" if self.precision == "bf16" else self.precision,
-            "ROWS": tiles.rows,
-            "N": tiles.units,
-            "K": tiles.inner,
-            "num_warps": tiles.warps,
+            "num_warps": self.tiles.warps,
             "num_stages": 1,
         }
-
-    def transposed(self) -> tuple[Tensor, Tensor | None]:
-        """What states are multiplied by, in order."""
-        weight, left, right = self.given.weight, self.given.left, self.right
-        if weight is not None:
-            return weight.mT.contiguous(), None
-        assert left is not None
-        assert right is not None
-        return right.mT.contiguous(), left.mT.contiguous()
 
     def addends(self, start: int, stop: int) -> Tensor:
         """What inputs and biases add in some steps, `[M, steps, B, G n]`; steps are contiguous.
@@ -139,6 +200,13 @@ class Run:
         w_in = given.w_in.view(models, self.gates * size, -1).mT
         found = torch.bmm(x, w_in) if bias is None else torch.baddbmm(bias, x, w_in)
         return found.view(models, stop - start, batch, self.gates * size)
+
+    def own_addends(self, start: int, stop: int) -> Tensor:
+        """The same, free to be written over."""
+        found = self.addends(start, stop)
+        if self.given.addends is None or self.given.bias is not None:
+            return found
+        return found.contiguous() if not found.is_contiguous() else found.clone()
 
     def _outer_bias(self) -> Tensor | None:
         """`[M, 1, G n]`."""
@@ -175,57 +243,13 @@ def run_of(tensors: Tensors, lengths: Tensor | None, *how: Any) -> Run:
     tiles = tiles_for(weights, precision=precision, shared_bytes=shared_bytes)
     if tiles is None:
         raise ValueError(f"{weights} do not fit into {shared_bytes} bytes of shared memory")
-    return Run(kind, given, None if lengths is None else lengths.contiguous(), precision, tiles)
-
-
-def run_forward(run: Run, results: tuple[Tensor, Tensor, Tensor, Tensor], *, keep: bool) -> None:
-    """Go through all steps, writing into the results."""
-    states, cells, last_h, last_c = results
-    given, nothing = run.given, run.given.h0
-    _, batch, size = nothing.shape
-    h = given.h0.float().clone()
-    c = None if given.c0 is None else given.c0.float().clone()
-    inner_bias = run.inner_bias()
-    first, second = run.transposed()
-    for start, stop in run.chunks():
-        addends = run.addends(start, stop)
-        with on_device_of(nothing):
-            compiled().forward_steps[run.grid](
-                addends,
-                first,
-                given_or(second, nothing),
-                given_or(given.diagonal, nothing),
-                given_or(inner_bias, nothing),
-                h,
-                given_or(c, h),
-                given_or(run.lengths, nothing),
-                states,
-                cells,
-                addends.stride(0),
-                start,
-                stop - start,
-                given.steps,
-                batch,
-                size,
-                rank_of(given),
-                **_ONES,
-                BIASED=inner_bias is not None,
-                KEPT=keep,
-                **run.constants(),
-            )
-    last_h.copy_(h)
-    if c is not None:
-        last_c.copy_(c)
+    lengths = None if lengths is None else lengths.contiguous()
+    return Run(kind, given, lengths, precision, weights, tiles)
 
 
 def given_or(tensor: Tensor | None, nothing: Tensor) -> Tensor:
     """Something in place of what a kernel does not read."""
     return nothing if tensor is None else tensor
-
-
-def rank_of(tensors: Tensors) -> int:
-    """D; 1 of whole matrices."""
-    return 1 if tensors.left is None else tensors.left.shape[-1]
 
 
 def on_device_of(tensor: Tensor) -> Any:

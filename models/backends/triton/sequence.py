@@ -13,28 +13,31 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from models.backends.triton.cutting import run_forward
 from models.backends.triton.gradients import Backward
-from models.backends.triton.launches import run_forward, run_of
+from models.backends.triton.launches import Results, run_of, weights_of
 from models.backends.triton.tiles import Precision
 from models.kernels.calls import Kind, Tensors
 from models.kernels.members import any_learns, folded, unfolded
+from models.kernels.structs import CellName
 
 _TENSORS = (
     "Tensor? x, Tensor? addends, Tensor? w_in, Tensor? bias, Tensor? weight, Tensor? left, "
     "Tensor? right, Tensor? diagonal, Tensor h0, Tensor? c0"
 )
 _KIND = "str cell, str activation, float slope, str precision"
+_KEPT = "Tensor states, Tensor cells, Tensor inners"
 _COUNT = len(_TENSORS.split(","))
 _library = cast(Any, torch.library)
 
 _library.define(
     "reflectory::triton_sequence",
-    f"({_TENSORS}, Tensor? lengths, {_KIND}, bool keep) -> (Tensor, Tensor, Tensor, Tensor)",
+    f"({_TENSORS}, Tensor? lengths, {_KIND}, bool keep) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 _library.define(
     "reflectory::triton_sequence_backward",
     "(Tensor? grad_states, Tensor? grad_cells, Tensor? grad_last_h, Tensor? grad_last_c, "
-    f"{_TENSORS}, Tensor? lengths, Tensor states, Tensor cells, {_KIND}, bool[] wanted) "
+    f"{_TENSORS}, Tensor? lengths, {_KEPT}, {_KIND}, bool[] wanted) "
     "-> Tensor[]",
 )
 
@@ -62,28 +65,31 @@ def sequence(
     operator = torch.ops.reflectory.triton_sequence
     given = tensors.in_order()[:_COUNT]
     how = kind.cell, kind.activation, kind.slope, precision
-    return operator(*given, lengths, *how, keep)
+    states, cells, _, last_h, last_c = operator(*given, lengths, *how, keep)
+    return states, cells, last_h, last_c
 
 
-def _run(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _run(*arguments: Any) -> tuple[Tensor, ...]:
     tensors, (lengths, *how, keep) = _split(arguments)
     results = _results(tensors, how[0], keep=keep)
     if tensors.h0.numel():
         run_forward(run_of(tensors, lengths, *how), results, keep=keep)
-    return results
+    return _in_order(results)
 
 
 def _run_backward(*arguments: Any) -> list[Tensor]:
-    tensors, (lengths, states, cells, *how, wanted) = _split(arguments[4:])
+    tensors, (lengths, *kept, cell, activation, slope, precision, wanted) = _split(arguments[4:])
     if not tensors.h0.numel():
         return _gradients(tensors, wanted)
-    run = run_of(tensors, lengths, *how)
-    return Backward(run, states, cells, arguments[:4], wanted).run_all()
+    run = run_of(tensors, lengths, cell, activation, slope, precision)
+    # What the last states were is not asked for.
+    results = Results(*kept, last_h=tensors.h0, last_c=tensors.h0)
+    return Backward(run, results, arguments[:4], wanted).run_all()
 
 
-def _run_fake(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _run_fake(*arguments: Any) -> tuple[Tensor, ...]:
     tensors, (_, cell, *_, keep) = _split(arguments)
-    return _results(tensors, cell, keep=keep)
+    return _in_order(_results(tensors, cell, keep=keep))
 
 
 def _run_backward_fake(*arguments: Any) -> list[Tensor]:
@@ -95,17 +101,19 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
     *saved, cell, activation, slope, precision, keep = inputs
     if not keep:
         raise ValueError("a sequence that is to be differentiated has to be run with keep=True")
-    states, cells, _, _ = output
+    states, cells, inners, _, _ = output
+    ctx.mark_non_differentiable(inners)
     # A gradient of zeros for all states would cost as much as the states.
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*saved, states, cells)
+    ctx.save_for_backward(*saved, states, cells, inners)
     ctx.how = cell, activation, slope, precision
 
 
 def _backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, ...]:
+    states, cells, _, last_h, last_c = incoming
     wanted = list(ctx.needs_input_grad[:_COUNT])
     operator = torch.ops.reflectory.triton_sequence_backward
-    gradients = operator(*incoming, *ctx.saved_tensors, *ctx.how, wanted)
+    gradients = operator(states, cells, last_h, last_c, *ctx.saved_tensors, *ctx.how, wanted)
     found = [gradient if want else None for gradient, want in zip(gradients, wanted, strict=True)]
     return (*found, *[None] * 6)
 
@@ -137,18 +145,27 @@ def _split(arguments: tuple[Any, ...]) -> tuple[Tensors, tuple[Any, ...]]:
     return Tensors(*arguments[:_COUNT]), arguments[_COUNT:]
 
 
-def _results(tensors: Tensors, cell: str, *, keep: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _results(tensors: Tensors, cell: str, *, keep: bool) -> Results:
     """Tensors to be filled."""
     h0 = tensors.h0
     models, batch, size = h0.shape
-    every, last, none = (models, tensors.steps, batch, size), (models, batch, size), (0,)
-    has_cell = cell == "lstm"
-    return (
-        h0.new_empty(every if keep else none),
-        h0.new_empty(every if keep and has_cell else none),
-        h0.new_empty(last),
-        h0.new_empty(last if has_cell else none),
+    leading, none = (models, tensors.steps, batch), (0,)
+    every, last = (*leading, size), (models, batch, size)
+    has_cell, inners = cell == "lstm", none
+    if keep and tensors.left is not None:
+        weights = weights_of(Kind(cast(CellName, cell), "tanh", 0.0), tensors)
+        inners = (*leading, weights.rights * weights.rank)
+    return Results(
+        states=h0.new_empty(every if keep else none),
+        cells=h0.new_empty(every if keep and has_cell else none),
+        inners=h0.new_empty(inners),
+        last_h=h0.new_empty(last),
+        last_c=h0.new_empty(last if has_cell else none),
     )
+
+
+def _in_order(results: Results) -> tuple[Tensor, ...]:
+    return results.states, results.cells, results.inners, results.last_h, results.last_c
 
 
 def _gradients(tensors: Tensors, wanted: Sequence[bool]) -> list[Tensor]:

@@ -31,6 +31,7 @@ from models.backends.sequences import (
     run_sequence,
 )
 from models.backends.torch_loop import GraphedLoop
+from models.backends.vendor import allow_tf32
 from models.forms import BiasedForm, DenseForm, Form, LowRankForm, MaskedForm, RotatedForm
 from models.kernels.calls import GATES, Kind, Tensors
 from models.kernels.choice import Backend, prefer
@@ -67,6 +68,15 @@ DEVICES = [
 ]
 
 SMALL = Sizes(models=1, steps=6, batch=3, size=7, inputs=4)
+
+
+@pytest.fixture(autouse=True)
+def single_precision() -> Iterator[None]:
+    """A GPU would round factors to 10 bits in cuDNN's products."""
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    allow_tf32(allowed=False)
+    yield
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def name_of(kind: Kind) -> str:

@@ -9,13 +9,14 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from models.backends.triton import launches
+from models.backends.triton import launches, thin, tiles
 from models.backends.triton.sequence import sequence
 from models.backends.triton.tiles import Precision
 from models.kernels.calls import Kind, Tensors
@@ -52,15 +53,18 @@ class Case:
     steps: int = 3
     precision: Precision = "ieee"
     dtype: torch.dtype = torch.float32
-    shared_bytes: int = 232_448
-    """Of the GPU that is stood in for"""
+    most_numbers: int | None = None
+    """Of thin factors that a program holds, where it is to be less than it could be"""
+    programs: int = 132
+    """That run at the same time"""
 
     @property
     def named(self) -> str:
         cell = self.kind.activation if self.kind.cell == "rnn" else self.kind.cell
         rest = f"B{self.batch} n{self.size} {self.precision} {str(self.dtype)[6:]}"
         ragged = " ragged" if self.ragged else ""
-        return f"{cell} {self.form} {self.inputs} inputs {self.biases} biases{ragged} {rest}"
+        parts = "" if self.most_numbers is None else f" {self.most_numbers} in {self.programs}"
+        return f"{cell} {self.form} {self.inputs} inputs {self.biases} biases{ragged} {rest}{parts}"
 
 
 def cases() -> Iterator[Case]:
@@ -80,12 +84,12 @@ def cases() -> Iterator[Case]:
         yield Case(kind, "tied", ragged=True, steps=3)
     # The candidate's own bias.
     yield Case(KINDS[6], "low_rank_diagonal", inputs=0, steps=2)
-    # Second factors that do not stay on chip.
-    streamed = {"gru_reset_before": 12_500, "gru_reset_after": 12_500, "lstm": 15_500}
-    for kind in KINDS[5:]:
-        few = streamed[kind.cell]
-        for form in FORMS[2:]:
-            yield Case(kind, form, size=17, steps=1, shared_bytes=few, batch=2)
+    # Programs that share samples: each its own, or several in turn.
+    for kind in (KINDS[0], KINDS[3], *KINDS[6:]):
+        for form, programs, ragged in (("low_rank_diagonal", 132, False), ("tied", 9, True)):
+            yield Case(
+                kind, form, size=40, batch=5, ragged=ragged, most_numbers=1_024, programs=programs
+            )
     for precision in ("tf32", "tf32x3"):
         yield Case(KINDS[0], "tied", precision=precision, steps=2)
     for kind in (KINDS[3], *KINDS[5:]):
@@ -104,6 +108,25 @@ def tolerance(case: Case, *, interpreted: bool) -> float:
 
 def errors(case: Case, device: str) -> dict[str, float]:
     """The largest error of each result and gradient, as a share of its largest number."""
+    with small_programs(case):
+        return _errors(case, device)
+
+
+@contextmanager
+def small_programs(case: Case) -> Iterator[None]:
+    """Has programs hold as little as a case says."""
+    own = launches.programs_of, tiles.MOST_NUMBERS, tiles.MOST_OF_A_PART
+    if case.most_numbers is not None:
+        launches.programs_of = thin.programs_of = lambda _: case.programs
+        tiles.MOST_NUMBERS, tiles.MOST_OF_A_PART = {}, case.most_numbers
+    try:
+        yield
+    finally:
+        launches.programs_of, tiles.MOST_NUMBERS, tiles.MOST_OF_A_PART = own
+        thin.programs_of = launches.programs_of
+
+
+def _errors(case: Case, device: str) -> dict[str, float]:
     sizes = Sizes(2, case.steps, case.batch, case.size, case.inputs)
     drawn = random_tensors(cast(CellName, case.kind.cell), case.form, sizes, biases=case.biases)
     tensors = _leaves(drawn, device, case.dtype)
@@ -178,7 +201,6 @@ def main() -> None:
     launches.CHUNK_BYTES, launches.LEAST_CHUNK = 1, 2
     found: dict[str, dict[str, float]] = {}
     for case in cases():
-        launches.shared_bytes_of = lambda _, most=case.shared_bytes: most
         found[case.named] = errors(case, "cpu")
     json.dump(found, sys.stdout)
 
