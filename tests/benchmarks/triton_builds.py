@@ -167,7 +167,7 @@ _OWN_TYPES = {
     "addends_member": "i64",
     **dict.fromkeys(("slope", "one0", "one1", "one2", "one3"), "fp32"),
     **dict.fromkeys(("chunk", "chunk_steps", "start", "steps", "total", "batch"), "i32"),
-    **dict.fromkeys(("each", "n", "d"), "i32"),
+    **dict.fromkeys(("first_member", "models", "each", "n", "d"), "i32"),
     **dict.fromkeys(("h_carried", "c_carried", "exchange", "sums"), "*fp32"),
 }
 

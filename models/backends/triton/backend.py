@@ -1,5 +1,6 @@
 """Our kernels on GPUs: whole or thin matrices that fit on chip, where triton is installed."""
 
+import functools
 import importlib.util
 import os
 
@@ -77,6 +78,7 @@ def triton_runs(device: torch.device) -> bool:
 
 
 @asked_once
+@functools.cache
 def _is_installed() -> bool:
     return importlib.util.find_spec("triton") is not None
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from models.backends.triton.tiles import Precision, Tiles, Weights, tiles_for
 from models.kernels.calls import GATES, Kind, Tensors
 
-CHUNK_BYTES = 64 << 20
+CHUNK_BYTES = 128 << 20
 """Of what a chunk's gates are given."""
 LEAST_CHUNK = 16
 """Steps of a chunk: fewer are not worth a launch."""

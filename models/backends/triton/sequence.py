@@ -5,14 +5,21 @@ computed step by step (`kernels`). What inputs add to the gates, what the gates 
 gradients of inputs and weights are products of many steps at once, which torch's own libraries
 compute for all models together. They go over chunks of steps, so that what has G n numbers for each
 step and sample never exists for all steps.
+
+Note [Many launches]
+Around the two kernels stand some fifty small operations, which take the CPU longer to launch than a
+GPU to compute where a sequence is small. They are recorded once for each shape, with the kernels, and
+replayed (`models.backends.cuda_graphs`). A replay costs a copy of what it is given and gives, so that
+large sequences, whose launches are hidden behind the work, go without.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from models.backends import cuda_graphs
 from models.backends.triton.cutting import run_forward
 from models.backends.triton.gradients import Backward
 from models.backends.triton.launches import Results, run_of, weights_of
@@ -28,6 +35,9 @@ _TENSORS = (
 _KIND = "str cell, str activation, float slope, str precision"
 _KEPT = "Tensor states, Tensor cells, Tensor inners"
 _COUNT = len(_TENSORS.split(","))
+MOST_REPLAYED = 1 << 25
+"""Numbers that a graph is given, see Note [Many launches]."""
+
 _library = cast(Any, torch.library)
 
 _library.define(
@@ -70,21 +80,55 @@ def sequence(
 
 
 def _run(*arguments: Any) -> tuple[Tensor, ...]:
-    tensors, (lengths, *how, keep) = _split(arguments)
-    results = _results(tensors, how[0], keep=keep)
-    if tensors.h0.numel():
-        run_forward(run_of(tensors, lengths, *how), results, keep=keep)
-    return _in_order(results)
+    optional, (*how, keep) = arguments[: _COUNT + 1], arguments[_COUNT + 1 :]
+
+    def compute(*optional: Tensor | None) -> tuple[Tensor, ...]:
+        tensors, (lengths,) = _split(optional)
+        results = _results(tensors, how[0], keep=keep)
+        if tensors.h0.numel():
+            run_forward(run_of(tensors, lengths, *how), results, keep=keep)
+        return _in_order(results)
+
+    return _replayed(("forward", *how, keep), compute, optional)
 
 
 def _run_backward(*arguments: Any) -> list[Tensor]:
-    tensors, (lengths, *kept, cell, activation, slope, precision, wanted) = _split(arguments[4:])
-    if not tensors.h0.numel():
-        return _gradients(tensors, wanted)
-    run = run_of(tensors, lengths, cell, activation, slope, precision)
-    # What the last states were is not asked for.
-    results = Results(*kept, last_h=tensors.h0, last_c=tensors.h0)
-    return Backward(run, results, arguments[:4], wanted).run_all()
+    *optional, cell, activation, slope, precision, wanted = arguments
+    how = cell, activation, slope, precision
+
+    def compute(*optional: Any) -> tuple[Tensor, ...]:
+        tensors, (lengths, *kept) = _split(optional[4:])
+        if not tensors.h0.numel():
+            return tuple(_gradients(tensors, wanted))
+        # What the last states were is not asked for.
+        results = Results(*kept, last_h=tensors.h0, last_c=tensors.h0)
+        run = run_of(tensors, lengths, *how)
+        return tuple(Backward(run, results, optional[:4], wanted).run_all())
+
+    return list(_replayed(("backward", *how, *wanted), compute, optional))
+
+
+def _replayed(
+    name: tuple[Any, ...],
+    function: Callable[..., tuple[Tensor, ...]],
+    optional: Sequence[Tensor | None],
+) -> tuple[Tensor, ...]:
+    """What a function makes of tensors; a CUDA graph's replay where launches cost more than that.
+
+    See Note [Many launches].
+    """
+    present = [tensor for tensor in optional if tensor is not None]
+    numbers = sum(tensor.numel() for tensor in present)
+    if numbers > MOST_REPLAYED or not cuda_graphs.can_be_used(present[0].device):
+        return function(*optional)
+    is_there = tuple(tensor is not None for tensor in optional)
+
+    def of_present(*tensors: Tensor) -> tuple[Tensor, ...]:
+        left = iter(tensors)
+        return function(*(next(left) if there else None for there in is_there))
+
+    with torch.no_grad():
+        return cuda_graphs.run((__name__, *name, is_there), of_present, present)
 
 
 def _run_fake(*arguments: Any) -> tuple[Tensor, ...]:

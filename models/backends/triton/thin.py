@@ -40,11 +40,14 @@ class ThinSteps:
         self.right = given.right.expand(-1, self.rights, -1, -1)
         self._right, self._left = self._filled(self.right.mT), self._filled(self.left)
         models, batch, _ = given.h0.shape
-        # Programs that wait for each other run at the same time: each takes more samples.
-        groups = batch
+        # Programs that wait for each other run at the same time: each takes more samples, and where
+        # they are still too many, some models come after others.
+        groups, self._together = batch, models
         if tiles.parts > 1:
             programs = programs_of(given.h0.device) * (WARPS // tiles.warps)
-            groups = min(batch, max(programs // (models * tiles.parts), 1))
+            samples = max(programs // tiles.parts, 1)
+            self._together = min(models, samples)
+            groups = min(batch, samples // self._together)
         self._each = -(-batch // groups)
         self._groups = -(-batch // self._each)
         self._exchange: Tensor | None = None
@@ -233,19 +236,24 @@ class ThinSteps:
         models, batch, size = run.given.h0.shape
         if tiles.parts > 1 and run.given.h0.is_cuda:
             constants["launch_cooperative_grid"] = True
+        kernel = getattr(_kernels(), name)
         with on_device_of(run.given.h0):
-            getattr(_kernels(), name)[self._groups, models, tiles.parts](
-                *arguments,
-                run.given.steps,
-                batch,
-                self._each,
-                size,
-                self.left.shape[-1],
-                RIGHTS=self.rights,
-                DIAGONAL=run.given.diagonal is not None,
-                PARTS=tiles.parts,
-                UNITS=tiles.units,
-                K=tiles.inner,
-                **constants,
-                **run.constants(),
-            )
+            for first in range(0, models, self._together):
+                together = min(self._together, models - first)
+                kernel[self._groups, together, tiles.parts](
+                    *arguments,
+                    run.given.steps,
+                    first,
+                    models,
+                    batch,
+                    self._each,
+                    size,
+                    self.left.shape[-1],
+                    RIGHTS=self.rights,
+                    DIAGONAL=run.given.diagonal is not None,
+                    PARTS=tiles.parts,
+                    UNITS=tiles.units,
+                    K=tiles.inner,
+                    **constants,
+                    **run.constants(),
+                )

@@ -26,7 +26,10 @@ import triton.language as tl
 from models.backends.triton.equations import activated, sigmoid, tanh, through
 
 # B and T differ from call to call: a kernel is not to be compiled anew for each.
-_VARYING = ("chunk", "chunk_steps", "start", "steps", "total", "batch", "each")
+_VARYING = (
+    *("chunk", "chunk_steps", "start", "steps", "total"),
+    *("first_member", "models", "batch", "each"),
+)
 
 
 @triton.jit
@@ -179,6 +182,8 @@ def forward_steps(
     start,  # the launch's
     steps,
     total,
+    first_member,
+    models,
     batch,
     each,  # samples of a program
     n,
@@ -202,7 +207,7 @@ def forward_steps(
     # A GRU that resets before makes its third product of another vector than the first two.
     AT_ONCE: tl.constexpr = 2 if CELL == "gru_reset_before" and not TIED else RIGHTS
     group, part = tl.program_id(0), tl.program_id(2)
-    member = tl.program_id(1).to(tl.int64)
+    member = tl.program_id(1).to(tl.int64) + first_member
     first = group * each
     here = tl.minimum(each, batch - first)
     units = part * UNITS + tl.arange(0, UNITS)
@@ -224,8 +229,8 @@ def forward_steps(
         c = tl.load(c_carried + samples * n + units, mask=inside, other=0.0)
     width = RIGHTS * K
     shared = exchange + samples * PARTS * width
-    other = tl.num_programs(1).to(tl.int64) * batch * PARTS * width
     zero = member * 0  # Of 64 bits, like all that is counted from it.
+    other = (zero + models) * batch * PARTS * width
     addend = addends + member * addends_member + units
     addend += ((zero + start - chunk) * batch + first) * GATES * n
     line = (member * total + start) * batch + first  # among all samples of all steps
@@ -371,6 +376,8 @@ def backward_steps(
     start,  # the launch's
     steps,
     total,
+    first_member,
+    models,
     batch,
     each,
     n,
@@ -397,7 +404,7 @@ def backward_steps(
     N: tl.constexpr = PARTS * UNITS
     TIED: tl.constexpr = RIGHTS < GATES
     group, part = tl.program_id(0), tl.program_id(2)
-    member = tl.program_id(1).to(tl.int64)
+    member = tl.program_id(1).to(tl.int64) + first_member
     first = group * each
     here = tl.minimum(each, batch - first)
     units = part * UNITS + tl.arange(0, UNITS)
@@ -424,8 +431,8 @@ def backward_steps(
         grad_c = tl.load(c_carried + samples * n + units, mask=inside, other=0.0)
     width = RIGHTS * K
     shared = exchange + samples * PARTS * width
-    other = tl.num_programs(1).to(tl.int64) * batch * PARTS * width
     zero = member * 0  # Of 64 bits, like all that is counted from it.
+    other = (zero + models) * batch * PARTS * width
     step, turn = zero + steps - 1, zero
     of_chunk = (member * chunk_steps + start - chunk) * batch + first
     of_all = (member * total + start) * batch + first

@@ -24,18 +24,20 @@ MOST_OF_A_MATRIX = 32_768
 SHARED_BYTES = {80: 166_912, 90: 232_448}
 """What a block may have of shared memory, by compute capability: A100, H100 and H200."""
 
-MOST_NUMBERS: dict[int, int] = {4: 8_192, 8: 32_768, 16: 49_152}
-"""Numbers of thin factors, filled up, that a program of so many warps may hold."""
+MOST_NUMBERS: dict[int, int] = {2: 8_192, 4: 16_384, 8: 32_768}
+"""Numbers of thin factors, filled up, that a program of so many warps holds."""
+MOST_UNDIVIDED = 16, 49_152
+"""Warps and numbers of a program that cannot share its samples; its threads spill some."""
 
 WARPS = 8
 """Of all programs of a multiprocessor together: with them a thread may have all the registers that
 an instruction can name."""
-MOST_OF_A_PART, PART_WARPS = 16_384, 4
+MOST_OF_A_PART = ((2, 8_192, 16), (4, 16_384, 32))
+"""Warps and numbers of each program that shares its samples, and how many may do so."""
 LEAST_UNITS = 16
 """Of a program."""
 LEAST_RANK = 4
 """A thread reads four numbers at once."""
-MOST_PARTS = 32
 
 
 @dataclass(frozen=True)
@@ -118,10 +120,14 @@ def _thin(weights: Weights) -> ThinTiles | None:
     for warps, most in MOST_NUMBERS.items():
         if numbers <= most:
             return ThinTiles(units, inner, 1, warps)
-    parts = _power_of_two(-(-numbers // MOST_OF_A_PART))
-    if not weights.divides or parts > MOST_PARTS or units // parts < LEAST_UNITS:
-        return None
-    return ThinTiles(units // parts, inner, parts, PART_WARPS)
+    if not weights.divides:
+        warps, most = MOST_UNDIVIDED
+        return ThinTiles(units, inner, 1, warps) if numbers <= most else None
+    for warps, most, most_parts in MOST_OF_A_PART:
+        parts = _power_of_two(-(-numbers // most))
+        if parts <= most_parts and units // parts >= LEAST_UNITS:
+            return ThinTiles(units // parts, inner, parts, warps)
+    return None
 
 
 def _power_of_two(number: int) -> int:

@@ -86,9 +86,9 @@ def cases() -> Iterator[Case]:
     yield Case(KINDS[6], "low_rank_diagonal", inputs=0, steps=2)
     # Programs that share samples: each its own, or several in turn.
     for kind in (KINDS[0], KINDS[3], *KINDS[6:]):
-        for form, programs, ragged in (("low_rank_diagonal", 132, False), ("tied", 9, True)):
+        for form, programs, ragged in (("low_rank_diagonal", 132, False), ("tied", 5, True)):
             yield Case(
-                kind, form, size=40, batch=5, ragged=ragged, most_numbers=1_024, programs=programs
+                kind, form, size=40, batch=5, ragged=ragged, most_numbers=512, programs=programs
             )
     for precision in ("tf32", "tf32x3"):
         yield Case(KINDS[0], "tied", precision=precision, steps=2)
@@ -118,7 +118,7 @@ def small_programs(case: Case) -> Iterator[None]:
     own = launches.programs_of, tiles.MOST_NUMBERS, tiles.MOST_OF_A_PART
     if case.most_numbers is not None:
         launches.programs_of = thin.programs_of = lambda _: case.programs
-        tiles.MOST_NUMBERS, tiles.MOST_OF_A_PART = {}, case.most_numbers
+        tiles.MOST_NUMBERS, tiles.MOST_OF_A_PART = {}, ((8, case.most_numbers, 32),)
     try:
         yield
     finally:
