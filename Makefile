@@ -80,12 +80,14 @@ bench: $(VENV)/installed-test  ## Time the CPU kernels on a quiet machine and ke
 	@{ echo; $(BIN)/python -m tests.benchmarks.libraries; } | tee -a deploy/BENCHMARKS.md
 
 # Any Python with torch and pytest will do: the kernels' own tests and their benchmark need no more,
-# nor the settings and fixtures of the others. The rest runs where it is installed.
+# nor the settings and fixtures of the others. The rest runs where it is installed. Most of the time
+# goes into compiling kernels, which several processes do side by side.
 gpu:  ## Tests and benchmark on a CUDA device, where there is one
 	@if nvidia-smi >/dev/null 2>&1; then \
-	  $(GPU_PYTHON) -m pytest $(TORCH_ALONE) -m gpu; \
-	  if $(GPU_PYTHON) -c "import numpy, optuna, psycopg, pytest_timeout, scipy" 2>/dev/null; then \
-	    $(GPU_PYTHON) -m pytest -m gpu tests/search; \
+	  side_by_side=$$($(GPU_PYTHON) -c 'import xdist; print("-n 8")' 2>/dev/null || true); \
+	  $(GPU_PYTHON) -m pytest $(TORCH_ALONE) -m gpu $$side_by_side; \
+	  if $(GPU_PYTHON) -c "import boto3, numpy, optuna, psycopg, pytest_timeout, scipy" 2>/dev/null; then \
+	    $(GPU_PYTHON) -m pytest -m gpu -W ignore::DeprecationWarning tests/search; \
 	  fi; \
 	  $(GPU_PYTHON) -m tests.benchmarks.gpu_sequences; \
 	else \

@@ -179,7 +179,7 @@ class _Replayable:
         with self.lock:
             self._take(tensors)
             self.forward.replay()
-            return tuple(output.clone() for output in self.outputs)
+            return _clones(self.outputs)
 
     @torch.no_grad()
     def gradients_of(
@@ -190,15 +190,24 @@ class _Replayable:
         assert backward is not None
         with self.lock:
             self._take(tensors)
-            for static, gradient in zip(backward.incoming, incoming, strict=True):
-                static.copy_(gradient)
+            _copy(backward.incoming, incoming)
             backward.recording.replay()
-            found = iter([gradient.clone() for gradient in backward.gradients])
+            found = iter(_clones(backward.gradients))
         return tuple(next(found) if want else None for want in self.wanted)
 
     def _take(self, tensors: Sequence[Tensor]) -> None:
-        for static, tensor in zip(self.inputs, tensors, strict=True):
-            static.copy_(tensor)
+        _copy(self.inputs, tensors)
+
+
+def _copy(into: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
+    """In a launch for all of one type."""
+    torch._foreach_copy_(list(into), list(tensors))  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage] -- as torch.optim does
+
+
+def _clones(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    clones = tuple(map(torch.empty_like, tensors))
+    _copy(clones, tensors)
+    return clones
 
 
 def _recorded(

@@ -84,7 +84,8 @@ class Problem:
         gates, rank = GATES[cell.cell], max(size // RANK_SHARE, 1)
 
         def draw(*shape: int, scale: float) -> Tensor:
-            return (scale * torch.randn(members, *shape, device=plan.device)).requires_grad_()
+            whole_shape = shape if members == 1 else (members, *shape)
+            return (scale * torch.randn(whole_shape, device=plan.device)).requires_grad_()
 
         matrices = (
             [draw(gates, size, size, scale=0.7 / size**0.5)]
@@ -98,7 +99,10 @@ class Problem:
         own = draw(gates * size, plan.features, scale=0.1), draw(gates * size, scale=0.1)
         self.tensors = [*matrices, *own]
         self.x = torch.randn(plan.steps, plan.batch, plan.features, device=plan.device)
-        self.upstream = torch.randn(members, plan.steps, plan.batch, size, device=plan.device)
+        self.members = members
+        states = plan.steps, plan.batch, size
+        shape = states if members == 1 else (members, *states)
+        self.upstream = torch.randn(shape, device=plan.device)
 
     def sequence(self, *tensors: Tensor) -> SequenceCall:
         *matrices, w_in, bias = tensors
@@ -109,11 +113,8 @@ class Problem:
         inputs = PlainInputs(self.x.to(bias.dtype), w_in, bias)
         return SequenceCall(kind, self.cell.loop, form, inputs, (state,) * parts)
 
-    def one(self) -> list[Tensor]:
-        return [tensor[0] for tensor in self.tensors]
-
     def who(self) -> str:
-        call = self.sequence(*self.one())
+        call = self.sequence(*self.tensors)
         return TRITON.name if TRITON.takes(call) else choose(call)
 
     def states(self, *tensors: Tensor) -> Tensor:
@@ -123,24 +124,20 @@ class Problem:
 
     def train(self) -> Sequence[Tensor]:
         """A forward and a backward pass of all members."""
-        of_all = torch.vmap(self.states) if len(self.upstream) > 1 else self._alone
+        of_all = self.states if self.members == 1 else torch.vmap(self.states)
         return torch.autograd.grad(of_all(*self.tensors), self.tensors, self.upstream)
 
     def infer(self) -> object:
         with torch.inference_mode():
-            return self.states(*self.one())
+            return self.states(*self.tensors)
 
     def error(self) -> float:
-        """Of states and gradients against a loop in double precision."""
-        exact = [tensor.detach().double().requires_grad_() for tensor in self.one()]
+        """Of one member's states and gradients against a loop in double precision."""
+        exact = [tensor.detach().double().requires_grad_() for tensor in self.tensors]
         expected = TORCH.run(self.sequence(*exact))[0]
-        theirs = torch.autograd.grad(expected, exact, self.upstream[0].double())
-        found = [self._alone(*self.tensors)[0], *(one[0] for one in self.train())]
-        pairs = zip(found, (expected, *theirs), strict=True)
+        theirs = torch.autograd.grad(expected, exact, self.upstream.double())
+        pairs = zip((self.states(*self.tensors), *self.train()), (expected, *theirs), strict=True)
         return max(((a - b).abs().max() / b.abs().max()).item() for a, b in pairs)
-
-    def _alone(self, *tensors: Tensor) -> Tensor:
-        return self.states(*(tensor[0] for tensor in tensors)).unsqueeze(0)
 
 
 def vendor_calls(plan: Plan, cell: Cell, size: int) -> tuple[Call, Call]:

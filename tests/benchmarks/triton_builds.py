@@ -155,6 +155,7 @@ def _constants(shape: Shape, tiles: Tiles, which: Pass, *, ragged: bool) -> dict
         "RIGHTS": shape.weights.rights,
         "DIAGONAL": True,
         "BIASED": biased,
+        "MEETS": True,
         "PARTS": tiles.parts,
         "UNITS": tiles.units,
         "K": tiles.inner,
@@ -167,8 +168,8 @@ _OWN_TYPES = {
     "addends_member": "i64",
     **dict.fromkeys(("slope", "one0", "one1", "one2", "one3"), "fp32"),
     **dict.fromkeys(("chunk", "chunk_steps", "start", "steps", "total", "batch"), "i32"),
-    **dict.fromkeys(("first_member", "models", "each", "n", "d"), "i32"),
-    **dict.fromkeys(("h_carried", "c_carried", "exchange", "sums"), "*fp32"),
+    **dict.fromkeys(("first_member", "each", "n", "d"), "i32"),
+    **dict.fromkeys(("h_carried", "c_carried", "shares", "sums", "totals"), "*fp32"),
 }
 
 

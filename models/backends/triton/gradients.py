@@ -103,9 +103,7 @@ class Backward:
 
 
 def _zeros(tensor: Tensor) -> Tensor:
-    return torch.zeros_like(
-        tensor, dtype=torch.float32, memory_format=torch.contiguous_format
-    )
+    return torch.zeros_like(tensor, dtype=torch.float32, memory_format=torch.contiguous_format)
 
 
 def _empty(tensor: Tensor) -> Tensor:

@@ -102,7 +102,7 @@ class Reached:
     """[M, steps, B, RIGHTS d], what the left factors made of what reached the products"""
 
     def of_matrices(self, before: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """For each gate what reaches its product, and what its matrix multiplied, `[M, rows, n]`."""
+        """For each gate what reaches its product, and what that multiplied, `[M, rows, n]`."""
         models, size = before.shape[0], before.shape[-1]
         reaching = list(torch.split(self.gates.view(models, -1, self.gates.shape[-1]), size, -1))
         multiplied = [before.view(models, -1, size)] * len(reaching)
@@ -242,7 +242,7 @@ def run_of(tensors: Tensors, lengths: Tensor | None, *how: Any) -> Run:
     weights = weights_of(kind, given)
     tiles = tiles_for(weights, precision=precision, shared_bytes=shared_bytes)
     if tiles is None:
-        raise ValueError(f"{weights} do not fit into {shared_bytes} bytes of shared memory")
+        raise ValueError(f"{weights} do not fit on a GPU of {shared_bytes} bytes of shared memory")
     lengths = None if lengths is None else lengths.contiguous()
     return Run(kind, given, lengths, precision, weights, tiles)
 

@@ -7,10 +7,10 @@ compute for all models together. They go over chunks of steps, so that what has 
 step and sample never exists for all steps.
 
 Note [Many launches]
-Around the two kernels stand some fifty small operations, which take the CPU longer to launch than a
-GPU to compute where a sequence is small. They are recorded once for each shape, with the kernels, and
-replayed (`models.backends.cuda_graphs`). A replay costs a copy of what it is given and gives, so that
-large sequences, whose launches are hidden behind the work, go without.
+Around the two kernels stand some fifty small operations, which take the CPU longer to launch than
+a GPU to compute where a sequence is small. They are recorded once for each shape, with the kernels,
+and replayed (`models.backends.cuda_graphs`). A replay costs a copy of what it is given and gives,
+so that large sequences, whose launches are hidden behind the work, go without.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from models.backends import cuda_graphs
 from models.backends.triton.cutting import run_forward
@@ -25,7 +26,7 @@ from models.backends.triton.gradients import Backward
 from models.backends.triton.launches import Results, run_of, weights_of
 from models.backends.triton.tiles import Precision
 from models.kernels.calls import Kind, Tensors
-from models.kernels.members import any_learns, folded, unfolded
+from models.kernels.members import any_learns, folded, is_stacked, unfolded
 from models.kernels.structs import CellName
 
 _TENSORS = (
@@ -42,7 +43,8 @@ _library = cast(Any, torch.library)
 
 _library.define(
     "reflectory::triton_sequence",
-    f"({_TENSORS}, Tensor? lengths, {_KIND}, bool keep) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    f"({_TENSORS}, Tensor? lengths, {_KIND}, bool keep) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 _library.define(
     "reflectory::triton_sequence_backward",
@@ -72,10 +74,15 @@ def sequence(
     Raises:
         ValueError: it does not fit on the GPU, see Note [What fits].
     """
-    operator = torch.ops.reflectory.triton_sequence
-    given = tensors.in_order()[:_COUNT]
+    given = *tensors.in_order()[:_COUNT], lengths
     how = kind.cell, kind.activation, kind.slope, precision
-    states, cells, _, last_h, last_c = operator(*given, lengths, *how, keep)
+    if torch.compiler.is_compiling() or is_stacked():
+        call: Callable[..., Any] = torch.ops.reflectory.triton_sequence
+    elif torch.is_grad_enabled() and any_learns(given):
+        call = cast(Any, _Eager).apply
+    else:
+        call = _run
+    states, cells, _, last_h, last_c = call(*given, *how, keep)
     return states, cells, last_h, last_c
 
 
@@ -153,13 +160,30 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
     ctx.how = cell, activation, slope, precision
 
 
-def _backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, ...]:
+def _backward(
+    ctx: Any, *incoming: Tensor | None, run: Callable[..., list[Tensor]] | None = None
+) -> tuple[Tensor | None, ...]:
     states, cells, _, last_h, last_c = incoming
     wanted = list(ctx.needs_input_grad[:_COUNT])
-    operator = torch.ops.reflectory.triton_sequence_backward
-    gradients = operator(states, cells, last_h, last_c, *ctx.saved_tensors, *ctx.how, wanted)
+    run = run or torch.ops.reflectory.triton_sequence_backward
+    gradients = run(states, cells, last_h, last_c, *ctx.saved_tensors, *ctx.how, wanted)
     found = [gradient if want else None for gradient, want in zip(gradients, wanted, strict=True)]
     return (*found, *[None] * 6)
+
+
+class _Eager(torch.autograd.Function):
+    """The operator for eager calls: its registered way to autograd takes half a millisecond."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride] -- torch's own signature is open
+        output = _run(*arguments)
+        _setup_context(ctx, arguments, output)
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride] -- as above
+        return _backward(ctx, *incoming, run=_run_backward)
 
 
 def _of_members(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:

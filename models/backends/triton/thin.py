@@ -43,23 +43,25 @@ class ThinSteps:
         # Programs that wait for each other run at the same time: each takes more samples, and where
         # they are still too many, some models come after others.
         groups, self._together = batch, models
-        if tiles.parts > 1:
+        self._divides, self._meets = tiles.parts > 1, given.h0.is_cuda
+        if self._divides:
             programs = programs_of(given.h0.device) * (WARPS // tiles.warps)
             samples = max(programs // tiles.parts, 1)
             self._together = min(models, samples)
             groups = min(batch, samples // self._together)
         self._each = -(-batch // groups)
         self._groups = -(-batch // self._each)
-        self._exchange: Tensor | None = None
-        self._sums: Tensor | None = None
+        self._shares, self._sums = self._exchange()
+        self._totals: Tensor | None = None
 
     def forward(
         self, start: int, stop: int, h: Tensor, c: Tensor | None, into: Results, *, keep: bool
     ) -> None:
         """See `Steps`."""
         run, nothing = self.run, self.run.given.h0
-        if start == 0:
-            self._exchange = self._first_exchange(h)
+        if start == 0 and self._divides:
+            first = self._right[:, :, : h.shape[-1]].transpose(1, 2).flatten(2).float()
+            torch.bmm(h, first, out=self._sums)
         addends, inner_bias = run.addends(start, stop), run.inner_bias()
         for first, last in self._launches(start, stop):
             self._launch(
@@ -72,7 +74,8 @@ class ThinSteps:
                 into.states,
                 into.cells,
                 into.inners,
-                given_or(self._exchange, h),
+                self._shares,
+                self._sums,
                 self._counters(),
                 addends.stride(0),
                 start,
@@ -85,11 +88,10 @@ class ThinSteps:
     def backward(self, chunk: Chunk, results: Results) -> Reached:
         """See `Steps`."""
         run, before, nothing = self.run, chunk.before, self.run.given.h0
-        if self._sums is None:
-            self._exchange = self._no_exchange()
+        if self._totals is None:
             models, _, size = nothing.shape
             shape = models, self._groups, 2 * run.gates + 1, size
-            self._sums = nothing.new_zeros(shape, dtype=torch.float32)
+            self._totals = nothing.new_zeros(shape, dtype=torch.float32)
         reached, inner_bias = self._to_reach(chunk), run.inner_bias()
         for first, last in reversed(self._launches(chunk.start, chunk.stop)):
             self._launch(
@@ -108,9 +110,10 @@ class ThinSteps:
                 given_or(chunk.grad_c, chunk.grad_h),
                 given_or(chunk.grad_states, nothing),
                 given_or(chunk.grad_cells, nothing),
-                self._sums,
+                self._totals,
                 given_or(run.lengths, nothing),
-                given_or(self._exchange, chunk.grad_h),
+                self._shares,
+                self._sums,
                 self._counters(),
                 chunk.start,
                 chunk.stop - chunk.start,
@@ -128,7 +131,7 @@ class ThinSteps:
         pairs = reached.of_matrices(chunk.before)
         if "left" in sums:
             inners = results.inners[:, chunk.start : chunk.stop].flatten(1, 2)
-            inners = inners.split(self.left.shape[-1], dim=-1)
+            inners = torch.split(inners, self.left.shape[-1], dim=-1)
             for number, (dz, _) in enumerate(pairs):
                 add_product(sums["left"][:, number], dz.mT, inners[number % self.rights])
         if "right" in sums:
@@ -139,14 +142,13 @@ class ThinSteps:
 
     def finish(self, sums: Sums, grad_h: Tensor) -> None:
         """See `Steps`."""
-        if self._exchange is not None:
-            # The first step's share, which no step before it read.
+        if self._divides:
+            # What the first step left, which no step before it read.
             size = grad_h.shape[-1]
-            shares = self._exchange[0].sum(2)
-            grad_h += torch.bmm(shares, self._right.mT.flatten(1, 2)[..., :size].float())
-        if self._sums is None:
+            grad_h += torch.bmm(self._sums, self._right.mT.flatten(1, 2)[..., :size].float())
+        if self._totals is None:
             return
-        gates, found = self.run.gates, self._sums.sum(1)
+        gates, found = self.run.gates, self._totals.sum(1)
         if "diagonal" in sums:
             sums["diagonal"] += found[:, :gates]
         if "bias" in sums:
@@ -163,11 +165,11 @@ class ThinSteps:
             add_product(total.flatten(1, 2), middles.mT, multiplied[0])
             return
         # Another vector for the third matrix; R may be one that has been copied for each.
-        for number, middle in enumerate(middles.split(self.left.shape[-1], dim=-1)):
+        for number, middle in enumerate(torch.split(middles, self.left.shape[-1], dim=-1)):
             add_product(total[:, number % total.shape[1]], middle.mT, multiplied[number])
 
     def _middles(self, reaching: list[Tensor]) -> Tensor:
-        """What left factors make of it, `[M, rows, 1, RIGHTS d]`, where kernels leave only shares."""
+        """What left factors make of it, `[M, rows, 1, RIGHTS d]`: kernels leave only shares."""
         each = [torch.bmm(dz, self.left[:, number]) for number, dz in enumerate(reaching)]
         found = each if self.rights == len(each) else [torch.stack(each).sum(0)]
         return torch.cat(found, -1).unsqueeze(2)
@@ -181,7 +183,7 @@ class ThinSteps:
         else:
             gates = run.own_addends(chunk.start, chunk.stop)
         middles = None
-        if self.tiles.parts == 1:
+        if not self._divides:
             middles = before.new_empty(*before.shape[:3], self.rights * self.left.shape[-1])
         return Reached(
             gates,
@@ -198,27 +200,24 @@ class ThinSteps:
 
     def _launches(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Where programs run one after the other they cannot meet: each launch is one step."""
-        if self.tiles.parts == 1 or self.run.given.h0.is_cuda:
+        if not self._divides or self._meets:
             return [(start, stop)]
         return [(step, step + 1) for step in range(start, stop)]
 
-    def _no_exchange(self) -> Tensor | None:
-        if self.tiles.parts == 1:
-            return None
-        models, batch, _ = self.run.given.h0.shape
-        shape = 2, models, batch, self.tiles.parts, self.rights * self.tiles.inner
-        return self.run.given.h0.new_zeros(shape, dtype=torch.float32)
-
-    def _first_exchange(self, h: Tensor) -> Tensor | None:
-        """What the right factors make of the first state, as one program's share."""
-        exchange = self._no_exchange()
-        if exchange is not None:
-            right = self._right[:, :, : h.shape[-1]].transpose(1, 2).flatten(2).float()
-            exchange[0, :, :, 0] = torch.bmm(h, right)
-        return exchange
+    def _exchange(self) -> tuple[Tensor, Tensor]:
+        """What programs that share samples write for each other, and its sums: zeros at first."""
+        h0 = self.run.given.h0
+        if not self._divides:
+            return h0, h0
+        models, batch, _ = h0.shape
+        width = self.rights * self.tiles.inner
+        shares = h0.new_empty((models, batch, self.tiles.parts, width), dtype=torch.float32)
+        return shares, h0.new_zeros((models, batch, width), dtype=torch.float32)
 
     def _counters(self) -> Tensor:
         h0 = self.run.given.h0
+        if not self._divides:
+            return h0
         return h0.new_zeros((h0.shape[0], self._groups), dtype=torch.int32)
 
     def _weights(self, inner_bias: Tensor | None) -> tuple[Tensor, ...]:
@@ -234,7 +233,7 @@ class ThinSteps:
     def _launch(self, name: str, *arguments: Any, **constants: Any) -> None:
         run, tiles = self.run, self.tiles
         models, batch, size = run.given.h0.shape
-        if tiles.parts > 1 and run.given.h0.is_cuda:
+        if self._divides and self._meets:
             constants["launch_cooperative_grid"] = True
         kernel = getattr(_kernels(), name)
         with on_device_of(run.given.h0):
@@ -244,16 +243,18 @@ class ThinSteps:
                     *arguments,
                     run.given.steps,
                     first,
-                    models,
                     batch,
                     self._each,
                     size,
                     self.left.shape[-1],
                     RIGHTS=self.rights,
                     DIAGONAL=run.given.diagonal is not None,
+                    MEETS=self._meets,
                     PARTS=tiles.parts,
                     UNITS=tiles.units,
                     K=tiles.inner,
                     **constants,
                     **run.constants(),
                 )
+        if self._divides and not self._meets:
+            torch.sum(self._shares, 2, out=self._sums)

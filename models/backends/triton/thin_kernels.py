@@ -1,23 +1,22 @@
 """The recurrences with thin matrices: one program for a sample, weights in its registers.
 
 Every matrix is `L R + diag(D)`. Both factors lie as `[units, K]` over the same threads, so that
-`h R^T` is a sum over units and `(h R^T) L^T` one over the rank, and neither moves a weight. K is the
-power of two that holds the rank d; factors come filled up with zeros to `[UNITS * PARTS, K]`.
+`h R^T` is a sum over units and `(h R^T) L^T` one over the rank, and neither moves a weight. K is
+the power of two that holds the rank d; factors come filled up with zeros to `[UNITS * PARTS, K]`.
 
 Note [Parts]
 Where the factors are more than one program holds, PARTS programs share a sample's units. What they
-have to tell each other in a step is `h R^T`, d numbers for each matrix. Each writes its share of the
-sum to `exchange`, and all meet at a counter before the next step reads it. Steps take turns with two
-places in `exchange`: who is behind still reads the one that nobody writes. Programs that wait for
-each other have to run at the same time, which a cooperative launch promises. Such a program goes
-through `each` samples in turn, so that one meeting serves them all. A launch of a single step needs
-no meeting: its end is one.
+have to tell each other in a step is `h R^T`, d numbers for each matrix. Each writes its share of
+the sums to `shares`; all meet at a counter; each adds up a part of what all wrote, into `sums`; and
+all meet again. Programs that wait for each other have to run at the same time, which a cooperative
+launch promises. Such a program goes through `each` samples in turn, so that two meetings serve them
+all. Without `MEETS` a launch is one step, and who launches adds up.
 
 Note [Sums at once]
 Sums over units cross the program's warps, which have to wait for each other. Those of all matrices
 are one `tl.reduce`, and wait once.
 """
-# pyright: basic
+# pyright: basic, reportAssignmentType=false, reportGeneralTypeIssues=false
 # Triton ships no types, and what it compiles is not quite Python.
 
 import triton
@@ -28,7 +27,7 @@ from models.backends.triton.equations import activated, sigmoid, tanh, through
 # B and T differ from call to call: a kernel is not to be compiled anew for each.
 _VARYING = (
     *("chunk", "chunk_steps", "start", "steps", "total"),
-    *("first_member", "models", "batch", "each"),
+    *("first_member", "batch", "each"),
 )
 
 
@@ -111,34 +110,6 @@ def _over_units(x0, x1, x2, x3, m0, m1, m2, m3, COUNT: tl.constexpr):
 
 
 @triton.jit
-def _shares(base, number, PARTS: tl.constexpr, COUNT: tl.constexpr, K: tl.constexpr):
-    """What each program of a sample wrote for one matrix, `[PARTS, K]`."""
-    parts, inner = tl.arange(0, PARTS), tl.arange(0, K)
-    # Past the caches of one multiprocessor: others wrote it.
-    at = base + (parts[:, None] * COUNT + number) * K + inner[None, :]
-    return tl.load(at, cache_modifier=".cg")
-
-
-@triton.jit
-def _exchanged(base, PARTS: tl.constexpr, COUNT: tl.constexpr, K: tl.constexpr):
-    """What all programs of a sample wrote, summed, see Note [Sums at once]."""
-    first = _shares(base, 0, PARTS, COUNT, K)
-    if COUNT == 1:
-        y0 = tl.sum(first, axis=0)
-        y1, y2, y3 = y0, y0, y0
-    else:
-        second = _shares(base, 1, PARTS, COUNT, K)
-        third = _shares(base, 2, PARTS, COUNT, K)
-        if COUNT == 3:
-            y0, y1, y2 = tl.reduce((first, second, third), 0, _three)
-            y3 = y0
-        else:
-            fourth = _shares(base, 3, PARTS, COUNT, K)
-            y0, y1, y2, y3 = tl.reduce((first, second, third, fourth), 0, _four)
-    return y0, y1, y2, y3
-
-
-@triton.jit
 def _meet(counter, target):
     """Wait until as many programs have come here; what they wrote before is seen after."""
     tl.debug_barrier()
@@ -146,6 +117,40 @@ def _meet(counter, target):
     while come < target:
         come = tl.atomic_add(counter, 0, sem="acquire")
     tl.debug_barrier()
+
+
+@triton.jit
+def _add_up(
+    shares, sums, part, count, WIDTH: tl.constexpr, PARTS: tl.constexpr, CHUNK: tl.constexpr
+):
+    """This program's part of the sums of all samples that its group has, see Note [Parts]."""
+    parts, numbers = tl.arange(0, PARTS), tl.arange(0, CHUNK)
+    for begin in range(part * CHUNK, count * WIDTH, PARTS * CHUNK):
+        column = begin + numbers
+        inside = column < count * WIDTH
+        at = column // WIDTH * PARTS * WIDTH + column % WIDTH
+        # Past the caches of one multiprocessor: others wrote it.
+        found = tl.load(
+            shares + at[None, :] + parts[:, None] * WIDTH,
+            mask=inside[None, :],
+            other=0.0,
+            cache_modifier=".cg",
+        )
+        tl.store(sums + column, tl.sum(found, axis=0), mask=inside)
+
+
+@triton.jit
+def _added_up(base, COUNT: tl.constexpr, K: tl.constexpr):
+    """The sums of one sample."""
+    at = base + tl.arange(0, K)
+    y0 = tl.load(at, cache_modifier=".cg")
+    y1, y2, y3 = y0, y0, y0
+    if COUNT > 1:
+        y1 = tl.load(at + K, cache_modifier=".cg")
+        y2 = tl.load(at + 2 * K, cache_modifier=".cg")
+    if COUNT > 3:
+        y3 = tl.load(at + 3 * K, cache_modifier=".cg")
+    return y0, y1, y2, y3
 
 
 @triton.jit
@@ -175,7 +180,8 @@ def forward_steps(
     states,  # [M, total, B, n]
     cells,  # [M, total, B, n]
     inners,  # [M, total, B, RIGHTS d], what the right factors gave
-    exchange,  # float32 [2, M, B, PARTS, RIGHTS K]
+    shares,  # float32 [M, B, PARTS, RIGHTS K]
+    sums,  # float32 [M, B, RIGHTS K]
     counters,  # int32 [M, groups of samples], zeros
     addends_member,
     chunk,  # the first step of `addends` among all
@@ -183,7 +189,6 @@ def forward_steps(
     steps,
     total,
     first_member,
-    models,
     batch,
     each,  # samples of a program
     n,
@@ -197,15 +202,15 @@ def forward_steps(
     BIASED: tl.constexpr,
     RAGGED: tl.constexpr,
     KEPT: tl.constexpr,
+    MEETS: tl.constexpr,
     PARTS: tl.constexpr,
     UNITS: tl.constexpr,
     K: tl.constexpr,
 ):
     """Go on by some steps from the carried states, and leave the last ones there."""
     N: tl.constexpr = PARTS * UNITS
-    TIED: tl.constexpr = RIGHTS < GATES
     # A GRU that resets before makes its third product of another vector than the first two.
-    AT_ONCE: tl.constexpr = 2 if CELL == "gru_reset_before" and not TIED else RIGHTS
+    AT_ONCE: tl.constexpr = RIGHTS - (CELL == "gru_reset_before")
     group, part = tl.program_id(0), tl.program_id(2)
     member = tl.program_id(1).to(tl.int64) + first_member
     first = group * each
@@ -227,10 +232,11 @@ def forward_steps(
     c = h
     if CELL == "lstm":
         c = tl.load(c_carried + samples * n + units, mask=inside, other=0.0)
-    width = RIGHTS * K
-    shared = exchange + samples * PARTS * width
+    WIDTH: tl.constexpr = RIGHTS * K
+    shares += samples * PARTS * WIDTH
+    sums += samples * WIDTH
+    counter = counters + member * tl.num_programs(0) + group
     zero = member * 0  # Of 64 bits, like all that is counted from it.
-    other = (zero + models) * batch * PARTS * width
     addend = addends + member * addends_member + units
     addend += ((zero + start - chunk) * batch + first) * GATES * n
     line = (member * total + start) * batch + first  # among all samples of all steps
@@ -249,8 +255,7 @@ def forward_steps(
             h = tl.load(h_carried + mine, mask=inside, other=0.0)
             if CELL == "lstm":
                 c = tl.load(c_carried + mine, mask=inside, other=0.0)
-            read = shared + (start + step) % 2 * other + turn * PARTS * width
-            y0, y1, y2, y3 = _exchanged(read, PARTS, RIGHTS, K)
+            y0, y1, y2, y3 = _added_up(sums + turn * WIDTH, RIGHTS, K)
         z0 = a0 + _product(y0, l0, h, d0, DIAGONAL)
         z, next_c = z0, c
         if CELL == "rnn":
@@ -294,11 +299,13 @@ def forward_steps(
             if CELL == "lstm":
                 tl.store(c_carried + mine, c, mask=inside)
             y0, y1, y2, y3 = _over_units(h, h, h, h, r0, r1, r2, r3, RIGHTS)
-            write = shared + (start + step + 1) % 2 * other + (turn * PARTS + part) * width
-            _store(write + inner, K, inner < K, y0, y1, y2, y3, RIGHTS)
-            if is_last & (next_step < steps):
-                counter = counters + member * tl.num_programs(0) + group
-                _meet(counter, next_step * PARTS)
+            own = shares + (turn * PARTS + part) * WIDTH + inner
+            _store(own, K, inner < K, y0, y1, y2, y3, RIGHTS)
+            if MEETS:  # noqa: SIM102 -- one is known when it is compiled
+                if is_last:
+                    _meet(counter, (2 * step + 1) * PARTS)
+                    _add_up(shares, sums, part, here, WIDTH, PARTS, 64)
+                    _meet(counter, (2 * step + 2) * PARTS)
         step, turn = next_step, next_turn
         a0, a1, a2, a3 = n0, n1, n2, n3
     if PARTS == 1:
@@ -308,7 +315,7 @@ def forward_steps(
 
 
 @triton.jit
-def _sums(base, n, inside, first, second, third, fourth, COUNT: tl.constexpr):
+def _add_to(base, n, inside, first, second, third, fourth, COUNT: tl.constexpr):
     """Add to what is there."""
     s0, s1, s2, s3 = _numbers(base, n, inside, COUNT)
     _store(base, n, inside, s0 + first, s1 + second, s2 + third, s3 + fourth, COUNT)
@@ -353,7 +360,7 @@ def backward_steps(
     gates,  # [M, chunk_steps, B, G n]: addends; what reaches them takes their place
     products,  # [M, chunk_steps, B, n], of a GRU that resets after: what reaches its third product
     resets,  # [M, chunk_steps, B, n], of one that resets before: what its third matrix multiplied
-    middles,  # [M, chunk_steps, B, RIGHTS d], what the left factors made of what reached them; PARTS = 1
+    middles,  # [M, chunk_steps, B, RIGHTS d], what left factors made of it; with one part
     inners,  # [M, total, B, RIGHTS d], what the right factors gave
     right,  # R^T [M, RIGHTS, N, K]
     left,  # L [M, G, N, K]
@@ -367,17 +374,17 @@ def backward_steps(
     c_carried,
     grad_states,  # [M, total, B, n]
     grad_cells,  # [M, total, B, n]
-    sums,  # float32 [M, groups, 2 G + 1, n]: gradients of diagonals, biases, the product's bias
+    totals,  # float32 [M, groups, 2 G + 1, n]: gradients of diagonals, biases, the product's bias
     lengths,  # int64 [M, B]
-    exchange,  # float32 [2, M, B, PARTS, RIGHTS K]
-    counters,  # int32 [M, groups], zeros
+    shares,  # float32 [M, B, PARTS, RIGHTS K]
+    sums,  # float32 [M, B, RIGHTS K]
+    counters,  # int32 [M, groups of samples], zeros
     chunk,  # the first step among all of what has not all of them
     chunk_steps,
     start,  # the launch's
     steps,
     total,
     first_member,
-    models,
     batch,
     each,
     n,
@@ -393,13 +400,14 @@ def backward_steps(
     OF_STATES: tl.constexpr,
     OF_CELLS: tl.constexpr,
     AHEAD: tl.constexpr,  # whether what comes next is fetched while a step is computed
+    MEETS: tl.constexpr,
     PARTS: tl.constexpr,
     UNITS: tl.constexpr,
     K: tl.constexpr,
 ):
     """Go back by some steps from what reaches the last states to what reaches the first ones.
 
-    With PARTS the carried gradient still lacks what the last exchange has to say.
+    With PARTS the carried gradient still lacks what `sums` has to say.
     """
     N: tl.constexpr = PARTS * UNITS
     TIED: tl.constexpr = RIGHTS < GATES
@@ -429,10 +437,11 @@ def backward_steps(
     grad_c = g
     if CELL == "lstm":
         grad_c = tl.load(c_carried + samples * n + units, mask=inside, other=0.0)
-    width = RIGHTS * K
-    shared = exchange + samples * PARTS * width
+    WIDTH: tl.constexpr = RIGHTS * K
+    shares += samples * PARTS * WIDTH
+    sums += samples * WIDTH
+    counter = counters + member * tl.num_programs(0) + group
     zero = member * 0  # Of 64 bits, like all that is counted from it.
-    other = (zero + models) * batch * PARTS * width
     step, turn = zero + steps - 1, zero
     of_chunk = (member * chunk_steps + start - chunk) * batch + first
     of_all = (member * total + start) * batch + first
@@ -464,8 +473,7 @@ def backward_steps(
             g = tl.load(h_carried + mine, mask=inside, other=0.0)
             if CELL == "lstm":
                 grad_c = tl.load(c_carried + mine, mask=inside, other=0.0)
-            read = shared + (start + step + 1) % 2 * other + turn * PARTS * width
-            m0, m1, m2, m3 = _exchanged(read, PARTS, RIGHTS, K)
+            m0, m1, m2, m3 = _added_up(sums + turn * WIDTH, RIGHTS, K)
             g += tl.sum(m0[None, :] * r0, axis=1)
             if RIGHTS > 1:
                 g += tl.sum(m1[None, :] * r1, axis=1)
@@ -589,11 +597,13 @@ def backward_steps(
             tl.store(h_carried + mine, g, mask=inside)
             if CELL == "lstm":
                 tl.store(c_carried + mine, grad_c, mask=inside)
-            write = shared + (start + step) % 2 * other + (turn * PARTS + part) * width
-            _store(write + inner, K, inner < K, m0, m1, m2, m3, RIGHTS)
-            if is_last & (step > 0):
-                counter = counters + member * tl.num_programs(0) + group
-                _meet(counter, (steps - step) * PARTS)
+            own = shares + (turn * PARTS + part) * WIDTH + inner
+            _store(own, K, inner < K, m0, m1, m2, m3, RIGHTS)
+            if MEETS:  # noqa: SIM102 -- one is known when it is compiled
+                if is_last:
+                    _meet(counter, (2 * (steps - step) - 1) * PARTS)
+                    _add_up(shares, sums, part, here, WIDTH, PARTS, 64)
+                    _meet(counter, 2 * (steps - step) * PARTS)
         step, turn = next_step, next_turn
         h, a0, a1, a2, a3, i0, i1, i2, i3 = h_, a0_, a1_, a2_, a3_, i0_, i1_, i2_, i3_
         stored, arriving, of_c, c, c_before = stored_, arriving_, of_c_, c_, c_before_
@@ -601,8 +611,8 @@ def backward_steps(
         tl.store(h_carried + samples * n + units, g, mask=inside)
         if CELL == "lstm":
             tl.store(c_carried + samples * n + units, grad_c, mask=inside)
-    of_group = sums + (member * tl.num_programs(0) + group) * (2 * GATES + 1) * n + units
-    _sums(of_group, n, inside, e0, e1, e2, e3, GATES)
-    _sums(of_group + GATES * n, n, inside, b0, b1, b2, b3, GATES)
+    of_group = totals + (member * tl.num_programs(0) + group) * (2 * GATES + 1) * n + units
+    _add_to(of_group, n, inside, e0, e1, e2, e3, GATES)
+    _add_to(of_group + GATES * n, n, inside, b0, b1, b2, b3, GATES)
     if CELL == "gru_reset_after":
-        _sums(of_group + 2 * GATES * n, n, inside, of_product, nothing, nothing, nothing, 1)
+        _add_to(of_group + 2 * GATES * n, n, inside, of_product, nothing, nothing, nothing, 1)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Precision = Literal["ieee", "tf32x3", "tf32", "bf16"]
-"""What factors of whole matrices' products are rounded to: nothing; three products of TF32 that make
-up for it; TF32; bfloat16. Sums are in single precision, whatever it is."""
+"""What factors of whole matrices' products are rounded to: nothing; three products of TF32 that
+make up for it; TF32; bfloat16. Sums are in single precision, whatever it is."""
 
 LEAST_INNER = 16
 """The least a product on a GPU sums over."""
@@ -32,8 +32,8 @@ MOST_UNDIVIDED = 16, 49_152
 WARPS = 8
 """Of all programs of a multiprocessor together: with them a thread may have all the registers that
 an instruction can name."""
-MOST_OF_A_PART = ((2, 8_192, 16), (4, 16_384, 32))
-"""Warps and numbers of each program that shares its samples, and how many may do so."""
+MOST_OF_A_PART, PART_WARPS, MOST_PARTS = 8_192, 2, 64
+"""Numbers and warps of a program that shares its samples, and how many may do so."""
 LEAST_UNITS = 16
 """Of a program."""
 LEAST_RANK = 4
@@ -123,11 +123,10 @@ def _thin(weights: Weights) -> ThinTiles | None:
     if not weights.divides:
         warps, most = MOST_UNDIVIDED
         return ThinTiles(units, inner, 1, warps) if numbers <= most else None
-    for warps, most, most_parts in MOST_OF_A_PART:
-        parts = _power_of_two(-(-numbers // most))
-        if parts <= most_parts and units // parts >= LEAST_UNITS:
-            return ThinTiles(units // parts, inner, parts, warps)
-    return None
+    parts = _power_of_two(-(-numbers // MOST_OF_A_PART))
+    if parts > MOST_PARTS or units // parts < LEAST_UNITS:
+        return None
+    return ThinTiles(units // parts, inner, parts, PART_WARPS)
 
 
 def _power_of_two(number: int) -> int:

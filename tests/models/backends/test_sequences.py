@@ -227,8 +227,8 @@ def check_all_backends(kind: Kind, tensors: Tensors) -> None:
     backends = computing(call)
     assert backends[-1] == "torch"
     for backend in backends:
-        # Single precision, a few steps: a few dozen roundings of 6e-8. But cuDNN's hyperbolic tangent
-        # is the GPU's own, of 11 bits.
+        # Single precision, a few steps: a few dozen roundings of 6e-8. But cuDNN's hyperbolic
+        # tangent is the GPU's own, of 11 bits.
         approximate = backend == "vendor" and call.state.is_cuda and kind.activation == "tanh"
         with prefer(backend):
             assert choose(call) == backend
