@@ -2,6 +2,7 @@
 
 import platform
 import re
+import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +22,19 @@ def driver_version(device: torch.device | str) -> str | None:
     """Give the version of the device's driver; None for a CPU, or where it is not told."""
     if torch.device(device).type != "cuda":
         return None
-    return _first_match(Path("/proc/driver/nvidia/version"), r"Kernel Module\D*\s([\d.]+)\s")
+    told = _first_match(Path("/proc/driver/nvidia/version"), r"Kernel Module\D*\s([\d.]+)\s")
+    return told or _asked_driver()
+
+
+@cache
+def _asked_driver() -> str | None:
+    """What `nvidia-smi` says: small virtual machines lack the kernel's file."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return next(iter(said.stdout.split()), None)
 
 
 def _cpu_name() -> str:
