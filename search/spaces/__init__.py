@@ -39,7 +39,6 @@ from search.spaces.model_space import (
     corners,
 )
 from search.spaces.network_space import LATER, DrawnNetwork, NetworkSpace, Proposal
-from search.spaces.presets import PRESETS, Preset
 from search.spaces.space import SearchSpace
 from search.spaces.torch_defaults import TORCH_DEFAULTS
 
@@ -53,7 +52,6 @@ __all__ = [
     "ARCHITECTURE_KINDS",
     "LATER",
     "PARAMETRIZATION_KINDS",
-    "PRESETS",
     "TORCH_DEFAULTS",
     "AnyDrawn",
     "AnySpace",
@@ -72,7 +70,6 @@ __all__ = [
     "NetworkSpace",
     "Override",
     "PinnedSource",
-    "Preset",
     "Proposal",
     "RealDimension",
     "Scalar",

@@ -7,6 +7,7 @@ from models.model import ModelSpec
 from models.parametrizations import Dense
 from models.spec import Spec
 from search.documents.spaces import ParameterRange, SpaceDescription
+from search.papers import PRESETS
 from search.spaces.compiler import compile_space
 from search.spaces.dimension import Dimension
 from search.spaces.draws import NamedSource, OutsideSpace, Source
@@ -20,7 +21,6 @@ from search.spaces.model_space import (
     Numbers,
     named_members,
 )
-from search.spaces.presets import PRESETS
 from search.spaces.space_spec import SpaceSpec
 from search.training.trial_spec import TrainingSpec, TrialSpec
 

@@ -16,8 +16,9 @@ from search.documents.catalog import (
 )
 from search.exports import EXPORTS
 from search.graphs.model_outputs import ModelOutputs
+from search.papers import PRESETS, Preset
 from search.samplers import AnySampler
-from search.spaces import ARCHITECTURE_KINDS, PARAMETRIZATION_KINDS, PRESETS, Preset, SearchSpace
+from search.spaces import ARCHITECTURE_KINDS, PARAMETRIZATION_KINDS, SearchSpace
 from search.stopping import AnyStopping
 from search.studies.spec import StudySpec
 from search.tasks import TASKS, AnyTask
@@ -90,7 +91,7 @@ def _preset_entry(preset: Preset) -> PresetEntry:
             "architectures": [preset.architecture.kind],
             "parametrizations": [preset.parametrization.kind],
             "presets": [preset.name],
-            "budget": {"trials": 1},
+            "budget": {"trials": 1, "epochs": preset.epochs},
         },
     )
 

@@ -11,7 +11,8 @@ from search.documents.runtimes import RUNTIME_KINDS, running
 from search.documents.spaces import DryRun, WarmStartSource
 from search.errors import Fault, SpecRefused
 from search.graphs.model_outputs import ModelOutputs
-from search.spaces import ARCHITECTURE_KINDS, PRESETS, AnySpace, SearchSpace
+from search.papers import PRESETS
+from search.spaces import ARCHITECTURE_KINDS, AnySpace, SearchSpace
 from search.studies.feasibility import (
     region_faults,
     runtime_fault,

@@ -1,0 +1,16 @@
+"""What the papers print: their tables as data, the presets that follow, and verdicts."""
+
+from collections.abc import Mapping
+
+from search.papers.row import Preset, Row, System, Table
+from search.papers.tables import TABLES
+
+PRESETS: Mapping[str, Preset] = {
+    row.system.name: row.as_preset()
+    for table in TABLES.values()
+    for row in table.rows
+    if row.preset
+}
+"""Every named system by its name, with the training of the row that it is at home in."""
+
+__all__ = ["PRESETS", "TABLES", "Preset", "Row", "System", "Table"]
