@@ -28,6 +28,12 @@ class Position(Spec):
 
     epoch: int = Field(default=1, ge=0, description="the epoch underway; in 0 nothing is trained")
     batch: int = Field(default=0, ge=0, description="batches of it that are done")
+    pass_batches: int = Field(
+        default=0,
+        ge=0,
+        description="batches of the pass over the samples underway that earlier epochs had, where "
+        "an epoch is so many updates",
+    )
     loss_sum: float = Field(default=0.0, description="their finite losses, each times its samples")
     loss_samples: int = Field(default=0, ge=0, description="samples in `loss_sum`")
     recovered_batches: int = Field(default=0, ge=0, description="those that needed recovery")
@@ -53,7 +59,7 @@ class ResumeState:
     """Everything that training's next number follows from, the data and the job excepted.
 
     The learning rate follows from the epoch, and the order of an epoch's data from the generator's
-    state at its beginning.
+    state at the beginning of the pass over them that is underway when it begins.
     """
 
     position: Position
@@ -64,7 +70,7 @@ class ResumeState:
     optimizer: Tensors
     """By `<parameter>/<quantity>`."""
     generators: Tensors
-    """Generator states by name; `order` is the one at the beginning of the epoch underway."""
+    """Generator states by name; `order` is the one from which the epoch underway is drawn."""
     carried: Tensors
     """The parts of the state in which the model ended the last batch, by number, where the next one
     goes on from it; behind them those of the model that it learns from; else empty."""

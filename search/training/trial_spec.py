@@ -14,6 +14,11 @@ from search.training.compression import Compression
 OptimizerName: TypeAlias = Literal["adam", "rmsprop", "adagrad", "sgd"]
 
 
+def _is_null(value: object) -> bool:
+    """Whether documents leave a field out: those of earlier trials stay what they were."""
+    return value is None
+
+
 class TrainingSpec(Spec):
     """How a model is trained.
 
@@ -57,6 +62,15 @@ class TrainingSpec(Spec):
         le=1,
         description="each step takes the learning rate times this off every weight, apart from "
         "the gradient, with any optimizer",
+    )
+    epoch_updates: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        exclude_if=_is_null,
+        description="an epoch, after which comes a validation, a report and the decay of the rate, "
+        "and which budgets count, is so many steps, and the order of the samples runs on over "
+        "passes; such trials are trained alone. Null: an epoch is one pass over the samples",
     )
     quantised_epochs: int = Field(
         default=2,

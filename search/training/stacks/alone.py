@@ -88,16 +88,14 @@ class Alone:
         factor = self._training.decay ** (member.progress.epoch - 1)
         for group, first in zip(self._optimizer.param_groups, self._first_rates, strict=True):
             group["lr"] = first * factor
-        if member.progress.batch == 0:
-            self._carried = ()
-            if member.teacher is not None:
-                member.teacher.carried = ()
+        self._forget_at_pass()
         self._module.train()
 
     def step(self, *, last: bool) -> Sequence[Step]:
         """See `Engine`."""
         (member,) = self.members
         self._generators.lend(self._drawing)
+        self._forget_at_pass()
         batch = self._samples.take(member.batches[member.progress.batch])
         self._optimizer.zero_grad(set_to_none=True)
         # One batch of an epoch is enough to see by, and costs the others nothing.
@@ -151,6 +149,15 @@ class Alone:
     def keep(self, places: Sequence[int]) -> None:
         """See `Engine`."""
         self.members = [self.members[place] for place in places]
+
+    def _forget_at_pass(self) -> None:
+        """Carry nothing over from one pass over the samples to the next."""
+        (member,) = self.members
+        if not member.begins_pass:
+            return
+        self._carried = ()
+        if member.teacher is not None:
+            member.teacher.carried = ()
 
     def _taught(self, output: Tensor, batch: Batch, loss: Tensor) -> Tensor:
         """The loss with the distance from the original's answers."""

@@ -42,7 +42,7 @@ class Engine(Protocol):
         ...
 
     def begin_epoch(self) -> None:
-        """Take learning rates from the members, and carry nothing over at an epoch's first batch.
+        """Take learning rates from the members, and carry nothing over where a pass begins.
 
         Members may be in different epochs. It may be called again at any batch.
         """

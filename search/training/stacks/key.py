@@ -16,16 +16,21 @@ def stack_key(job: TrainJob) -> str:
     All else may differ: seeds, learning rates and their decay, weight decay, clipping, recovery,
     budgets, the epochs in which rounding is learned from, temperature and weight of distillation,
     and what training starts with.
+
+    A trial whose epochs are so many updates has a key of its own: it is trained alone, for the
+    passes of several would end at different batches.
     """
     compression = job.trial.compression
     original = None
     if compression is not None and compression.distillation is not None:
         original = compression.sha256
-    document = {
+    document: dict[str, object] = {
         "task": job.task.model_dump(mode="json"),
         "model": stacked.stack_key(job.trial.model),
         "batch_size": job.trial.training.batch_size,
         "optimizer": job.trial.training.optimizer,
         "original": original,
     }
+    if job.trial.training.epoch_updates is not None:
+        document["alone"] = [job.number, job.trial.model_dump(mode="json")]
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

@@ -19,6 +19,7 @@ from search.training.jobs import EpochReport, Verdict
 from search.training.resume import Position, ResumeState, Tensors, from_bytes, to_bytes
 from search.training.stacks.entries import Entry, TrainingResult
 from search.training.stacks.member_numbers import Numbers, seeded
+from search.training.stacks.passes import EpochBatches, draw_epoch
 
 _OUTCOMES: Final[Mapping[str, Literal["stopped", "paused"]]] = {
     "stop": "stopped",
@@ -62,6 +63,7 @@ class Progress:
 
     epoch: int = 1
     batch: int = 0
+    pass_batches: int = 0
     loss_sum: float = 0.0
     loss_samples: int = 0
     recovered_batches: int = 0
@@ -119,8 +121,7 @@ class Member:
             self._restored(state) if state is not None else self._fresh(entry)
         )
         self.order_at_epoch_start = self.order.get_state()
-        self.batches: Sequence[Tensor] = ()
-        """Those of the epoch underway."""
+        self._epoch = EpochBatches((), frozenset({0}), 0)
         self.saved_at = time.monotonic()
         self.verdict = Verdict(lease_seconds=0)
 
@@ -153,10 +154,26 @@ class Member:
         first = self.last_epoch - self.training.quantised_epochs + 1
         return self.bits if self.progress.epoch >= first else None
 
+    @property
+    def batches(self) -> Sequence[Tensor]:
+        """Those of the epoch underway."""
+        return self._epoch.batches
+
+    @property
+    def begins_pass(self) -> bool:
+        """Whether the next batch is the first one of a pass over the samples."""
+        return self.progress.batch in self._epoch.starts
+
     def begin_epoch(self, samples: Samples) -> None:
         """Draw the order of the epoch's data."""
         self.order_at_epoch_start = self.order.get_state()
-        self.batches = samples.batches(self.training.batch_size, self.order)
+        self._epoch = draw_epoch(
+            samples,
+            self.training.batch_size,
+            self.order,
+            updates=self.training.epoch_updates,
+            done=self.progress.pass_batches,
+        )
 
     def batch_done(self, step: Step) -> None:
         """Take note of a step.
@@ -227,11 +244,14 @@ class Member:
         self.verdict = verdict
         self.progress = Progress(
             epoch=done.epoch + 1,
+            pass_batches=self._epoch.done,
             best_epoch=done.best_epoch,
             best_quality=done.best_quality,
             best_loss=done.best_loss,
         )
         self.order_at_epoch_start = self.order.get_state()
+        goes_on = self._epoch.done > 0
+        self._epoch = EpochBatches((), frozenset() if goes_on else frozenset({0}), self._epoch.done)
 
     def save(self, numbers: Numbers) -> None:
         """Have the state stored from which training goes on."""

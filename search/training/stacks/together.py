@@ -92,7 +92,7 @@ class Together:
 
     def begin_epoch(self) -> None:
         """See `Engine`."""
-        if all(member.progress.batch == 0 for member in self.members):
+        if all(member.begins_pass for member in self.members):
             self._carried = self._carried_by_teacher = ()
         self._stack.train()
         scales, plain = self._stack.learning_rate_scales, [1.0] * len(self.members)
