@@ -192,9 +192,8 @@ def by_passes(training: TrainingSpec, *, samples: int, epochs: int) -> Recipe:
 
 def by_updates(training: TrainingSpec, *, updates: int, each: int) -> Recipe:
     """A recipe whose epochs are `each` updates."""
-    known = {"epoch_updates": each} if "epoch_updates" in TrainingSpec.model_fields else {}
     return Recipe(
-        training=training.model_copy(update=known),
+        training=training.model_copy(update={"epoch_updates": each}),
         epochs=math.ceil(updates / each),
         updates=updates,
     )

@@ -82,7 +82,7 @@ def _rows() -> Iterator[Row]:
                     title=f"{deep.title} with dropout, {depth} layers of {_SIZE}",
                     paper=SPECTRAL,
                     description="The networks of the depth table with a share of "
-                    f"{_DROPOUT} dropped, on vectors with several labels each; the depths are ours.",
+                    f"{_DROPOUT} dropped, on vectors with several labels. The depths are ours.",
                     architecture=architecture.model_copy(update={"dropout": _DROPOUT}),
                     parametrization=deep.family,
                 )

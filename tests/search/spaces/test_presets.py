@@ -207,6 +207,7 @@ AROUND_RNN_32 = {
     "hidden_size": {"low": 8, "high": 64, "step": 8},
     "learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
     "batch_size": {"options": [16, 64]},
+    "epoch_updates": 50,
 }
 """A space in which preset rnn-32 lies."""
 
