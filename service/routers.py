@@ -12,6 +12,7 @@ from service.api.health import routes as health
 from service.api.keys import routes as keys
 from service.api.metrics import routes as metrics
 from service.api.models import routes as models
+from service.api.papers import routes as papers
 from service.api.quotas import routes as quota
 from service.api.studies import routes as studies
 from service.api.trials import routes as trials
@@ -35,6 +36,7 @@ ROUTERS = (
     devices.router,
     quota.router,
     catalog.router,
+    papers.router,
     keys.router,
     audit.router,
     health.router,

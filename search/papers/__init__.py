@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from search.papers.finding import rows_named, table_named, unknown
 from search.papers.row import Preset, Row, System, Table
 from search.papers.tables import TABLES
 
@@ -13,4 +14,14 @@ PRESETS: Mapping[str, Preset] = {
 }
 """Every named system by its name, with the training of the row that it is at home in."""
 
-__all__ = ["PRESETS", "TABLES", "Preset", "Row", "System", "Table"]
+__all__ = [
+    "PRESETS",
+    "TABLES",
+    "Preset",
+    "Row",
+    "System",
+    "Table",
+    "rows_named",
+    "table_named",
+    "unknown",
+]

@@ -19,6 +19,7 @@ _SEEDED = ("split_seed", "seed")
 
 _OPERATIONS_A_SECOND = 4e9
 _SECONDS_A_STEP = 10e-6
+_SECONDS_AN_UPDATE = 1e-3
 """Of one core with small matrices, roughly: rows are only ordered by it."""
 
 
@@ -106,7 +107,8 @@ class Row(Spec):
         steps = signature.sequence_length if self.system.architecture.any_length else 1
         embedded = (signature.vocabulary or 0) * signature.input_size
         products = 6 * self.training.batch_size * steps * (self.parameters - embedded)
-        return self.recipe.updates * (products / _OPERATIONS_A_SECOND + steps * _SECONDS_A_STEP)
+        own = products / _OPERATIONS_A_SECOND + steps * _SECONDS_A_STEP
+        return self.recipe.updates * (own + _SECONDS_AN_UPDATE)
 
     def as_preset(self) -> Preset:
         """The system as studies name it."""

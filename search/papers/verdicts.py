@@ -14,6 +14,9 @@ VerdictKind: TypeAlias = Literal["reproduced", "better", "not reproduced", "cann
 FEWEST_SEEDS: Final = 3
 """With fewer, a mean says too little."""
 
+_ROUNDING: Final = 1e-9
+"""Of a printed value: no further is a mean of equal numbers from them."""
+
 _SIGNS: Mapping[str, int] = {"maximize": 1, "minimize": -1}
 
 
@@ -123,7 +126,7 @@ def _by_value(row: RowEntry, claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, 
     if seeds.failed or mean is None:
         return "not reproduced", _failures(seeds)
     ahead = _SIGNS[claim.direction] * (mean - claim.value)
-    near = tolerance(row, seeds.half_width)
+    near = tolerance(row, seeds.half_width) + _ROUNDING * abs(claim.value)
     if ahead > near:
         return "better", None
     return ("reproduced" if ahead >= -near else "not reproduced"), None
