@@ -33,6 +33,7 @@ from search.spaces.limits import (
 from search.spaces.model_space import (
     ARCHITECTURE_KINDS,
     PARAMETRIZATION_KINDS,
+    TRAINING,
     Candidate,
     DrawnTrial,
     Hyperparameters,
@@ -55,6 +56,7 @@ __all__ = [
     "PARAMETRIZATION_KINDS",
     "PRESETS",
     "TORCH_DEFAULTS",
+    "TRAINING",
     "AnyDrawn",
     "AnySpace",
     "Candidate",

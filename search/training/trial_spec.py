@@ -19,6 +19,33 @@ def _is_null(value: object) -> bool:
     return value is None
 
 
+class Plateau(Spec):
+    """What becomes of training when the validation metric gets no better."""
+
+    factor: float = Field(
+        default=0.5, gt=0, lt=1, description="what the learning rate is multiplied by, each time"
+    )
+    stale: int = Field(
+        default=3,
+        ge=1,
+        le=100_000,
+        description="after so many epochs without a better metric, counted from the best one or "
+        "from the last time",
+    )
+    restore: bool = Field(
+        default=True,
+        description="whether training goes on from the parameters and the optimizer's state of the "
+        "best epoch",
+    )
+    most: int = Field(
+        default=14,
+        ge=0,
+        le=100_000,
+        description="it is done so often at most; where it was to be done once more the trial is "
+        "complete",
+    )
+
+
 class TrainingSpec(Spec):
     """How a model is trained.
 
@@ -72,6 +99,21 @@ class TrainingSpec(Spec):
         "and which budgets count, is so many steps, and the order of the samples runs on over "
         "passes; such trials are trained alone. Null: an epoch is one pass over the samples",
     )
+    plateau: Plateau | None = Field(
+        default=None,
+        exclude_if=_is_null,
+        description="how the learning rate falls when the validation metric gets no better; in "
+        "`space` its fields are named one by one, as `training.plateau.factor`, of which one is "
+        "enough. Null: the metric changes no rate",
+    )
+    patience: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000,
+        exclude_if=_is_null,
+        description="a trial is complete after so many epochs without a better validation metric; "
+        "null: after those of the budget",
+    )
     quantised_epochs: int = Field(
         default=2,
         ge=0,
@@ -79,6 +121,11 @@ class TrainingSpec(Spec):
         description="of a model with `bits` below 32: in so many epochs, the last ones of the "
         "budget, gradients are those at the rounded weights; 0: training knows nothing of rounding",
     )
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether a trial may be complete before its budget's last epoch."""
+        return self.plateau is not None or self.patience is not None
 
     @classmethod
     def suggest(cls, sampler: ParameterSampler) -> "TrainingSpec":

@@ -85,9 +85,8 @@ class Alone:
     def begin_epoch(self) -> None:
         """See `Engine`."""
         (member,) = self.members
-        factor = self._training.decay ** (member.progress.epoch - 1)
         for group, first in zip(self._optimizer.param_groups, self._first_rates, strict=True):
-            group["lr"] = first * factor
+            group["lr"] = first * member.rate_factor
         self._forget_at_pass()
         self._module.train()
 
