@@ -12,11 +12,22 @@ from search.graphs.network_trial import NetworkTrial
 from search.training.compression import Compression
 
 OptimizerName: TypeAlias = Literal["adam", "rmsprop", "adagrad", "sgd"]
+LossName: TypeAlias = Literal["task", "squared_hinge"]
 
 
 def _is_null(value: object) -> bool:
     """Whether documents leave a field out: those of earlier trials stay what they were."""
     return value is None
+
+
+def _is_tasks(loss: object) -> bool:
+    """The same of the loss."""
+    return loss == "task"
+
+
+def _is_none(weight: object) -> bool:
+    """The same of a weight."""
+    return weight == 0
 
 
 class Plateau(Spec):
@@ -89,6 +100,21 @@ class TrainingSpec(Spec):
         le=1,
         description="each step takes the learning rate times this off every weight, apart from "
         "the gradient, with any optimizer",
+    )
+    loss: LossName = Field(
+        default="task",
+        exclude_if=_is_tasks,
+        description="what is differentiated: the task's own loss, or squared_hinge, the mean over "
+        "samples and classes of max(0, 1 - k y)^2 with k = 1 for the right class and -1 for the "
+        "others (Miceli Barone, A.1), of tasks whose targets are classes alone",
+    )
+    readout_penalty: float = Field(
+        default=0.0,
+        ge=0,
+        le=1000,
+        exclude_if=_is_none,
+        description="the loss has this times ||Y||_F / numel(Y) added to it, with the readout's "
+        "matrix Y; the norm is not squared (Miceli Barone, A.1: 1e-3)",
     )
     epoch_updates: int | None = Field(
         default=None,

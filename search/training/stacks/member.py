@@ -20,6 +20,7 @@ from search.training.resume import Position, ResumeState, Tensors, from_bytes, t
 from search.training.stacks.entries import Entry, TrainingResult
 from search.training.stacks.member_numbers import Numbers, seeded
 from search.training.stacks.passes import EpochBatches, draw_epoch
+from search.training.trained_losses import criterion_of
 
 _OUTCOMES: Final[Mapping[str, Literal["stopped", "paused"]]] = {
     "stop": "stopped",
@@ -102,8 +103,9 @@ class Member:
             CheckpointError: the resume file is damaged, or belongs to another trial.
             ValueError: an original is needed, and not given.
         """
-        self.entry, self.task, self.device = entry, task, device
+        self.entry, self.device = entry, device
         self.job, self.training = entry.job, entry.job.trial.training
+        self.task = criterion_of(task, self.training)
         trial = self.job.trial
         compression = trial.compression
         self.last_epoch = self.job.last_epoch

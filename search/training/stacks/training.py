@@ -267,7 +267,7 @@ class _Stack:
         """Test some in one call; those for whom that fails in smaller parts."""
         try:
             networks = (
-                OneNetwork(members[0].module, self._task)
+                OneNetwork(members[0].module, members[0].task)
                 if len(members) == 1
                 else ManyNetworks.of(members, [member.best for member in members])
             )
