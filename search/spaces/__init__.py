@@ -33,6 +33,7 @@ from search.spaces.limits import (
 from search.spaces.model_space import (
     ARCHITECTURE_KINDS,
     PARAMETRIZATION_KINDS,
+    TRAINING,
     Candidate,
     DrawnTrial,
     Hyperparameters,
@@ -53,6 +54,7 @@ __all__ = [
     "LATER",
     "PARAMETRIZATION_KINDS",
     "TORCH_DEFAULTS",
+    "TRAINING",
     "AnyDrawn",
     "AnySpace",
     "Candidate",

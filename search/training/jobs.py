@@ -125,6 +125,11 @@ class TrainJob(Spec):
         return 0 if is_original and self.first_epoch == 0 else self.epochs
 
     @property
+    def may_end_early(self) -> bool:
+        """Whether the trial may be complete before its last epoch."""
+        return self.trial.training.may_end_early
+
+    @property
     def needed_roles(self) -> tuple[str, ...]:
         """What has to be stored of a complete trial."""
         return ("checkpoint", "report")
@@ -222,11 +227,11 @@ class MeasurementReport(Spec):
 class Completion(Spec):
     """How the attempt ended.
 
-    `complete`: trained to its budget. `stopped`: the verdict said so. `paused`: likewise, and the
-    state is stored from which another attempt may go on. `infeasible`: out of memory or diverged.
-    `failed`: anything unexpected, with the traceback's last lines as reason. `data`: the task's
-    data is missing or damaged, which fails the study. Prepare and measure jobs end `complete`,
-    `failed` or `data`.
+    `complete`: trained to its budget, or as far as `plateau` and `patience` say. `stopped`: the
+    verdict said so. `paused`: likewise, and the state is stored from which another attempt may go
+    on. `infeasible`: out of memory or diverged. `failed`: anything unexpected, with the traceback's
+    last lines as reason. `data`: the task's data is missing or damaged, which fails the study.
+    Prepare and measure jobs end `complete`, `failed` or `data`.
     """
 
     outcome: Literal["complete", "stopped", "paused", "infeasible", "failed", "data"]

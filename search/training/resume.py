@@ -19,7 +19,7 @@ _FORMAT: Final = "reflectory-resume-3"
 
 Tensors = dict[str, Tensor]
 
-GROUPS: Final = ("model", "best", "optimizer", "rng", "carried")
+GROUPS: Final = ("model", "best", "optimizer", "best_optimizer", "rng", "carried")
 """What the name of each tensor begins with, before a colon."""
 
 
@@ -47,6 +47,15 @@ class Position(Spec):
     best_loss: float | None = Field(
         default=None, description="the best epoch's mean validation loss; null if it is no number"
     )
+    stale_epochs: int = Field(
+        default=0, ge=0, description="epochs that are over since the last better validation metric"
+    )
+    plateau_epochs: int = Field(
+        default=0, ge=0, description="the same, or since the last of `plateau_steps`"
+    )
+    plateau_steps: int = Field(
+        default=0, ge=0, description="how often the learning rate was lowered by `Plateau`"
+    )
 
     @property
     def epochs_trained(self) -> int:
@@ -71,6 +80,8 @@ class ResumeState:
     """By `<parameter>/<quantity>`."""
     generators: Tensors
     """Generator states by name; `order` is the one from which the epoch underway is drawn."""
+    best_optimizer: Tensors
+    """As `optimizer`, at the best epoch, where training may go on from there; else empty."""
     carried: Tensors
     """The parts of the state in which the model ended the last batch, by number, where the next one
     goes on from it; behind them those of the model that it learns from; else empty."""
@@ -113,6 +124,7 @@ def from_bytes(content: bytes, *, job: TrainJob) -> ResumeState:
         model=groups["model"],
         best=groups["best"],
         optimizer=groups["optimizer"],
+        best_optimizer=groups["best_optimizer"],
         generators=groups["rng"],
         carried=groups["carried"],
     )
@@ -142,6 +154,7 @@ def _groups(state: ResumeState) -> dict[str, Tensors]:
         "model": state.model,
         "best": state.best,
         "optimizer": state.optimizer,
+        "best_optimizer": state.best_optimizer,
         "rng": state.generators,
         "carried": state.carried,
     }

@@ -12,11 +12,49 @@ from search.graphs.network_trial import NetworkTrial
 from search.training.compression import Compression
 
 OptimizerName: TypeAlias = Literal["adam", "rmsprop", "adagrad", "sgd"]
+LossName: TypeAlias = Literal["task", "squared_hinge"]
 
 
 def _is_null(value: object) -> bool:
     """Whether documents leave a field out: those of earlier trials stay what they were."""
     return value is None
+
+
+def _is_tasks(loss: object) -> bool:
+    """The same of the loss."""
+    return loss == "task"
+
+
+def _is_none(weight: object) -> bool:
+    """The same of a weight."""
+    return weight == 0
+
+
+class Plateau(Spec):
+    """What becomes of training when the validation metric gets no better."""
+
+    factor: float = Field(
+        default=0.5, gt=0, lt=1, description="what the learning rate is multiplied by, each time"
+    )
+    stale: int = Field(
+        default=3,
+        ge=1,
+        le=100_000,
+        description="after so many epochs without a better metric, counted from the best one or "
+        "from the last time",
+    )
+    restore: bool = Field(
+        default=True,
+        description="whether training goes on from the parameters and the optimizer's state of the "
+        "best epoch",
+    )
+    most: int = Field(
+        default=14,
+        ge=0,
+        le=100_000,
+        description="it is done so often at most; where it was to be done once more the trial is "
+        "complete",
+    )
 
 
 class TrainingSpec(Spec):
@@ -63,6 +101,21 @@ class TrainingSpec(Spec):
         description="each step takes the learning rate times this off every weight, apart from "
         "the gradient, with any optimizer",
     )
+    loss: LossName = Field(
+        default="task",
+        exclude_if=_is_tasks,
+        description="what is differentiated: the task's own loss, or squared_hinge, the mean over "
+        "samples and classes of max(0, 1 - k y)^2 with k = 1 for the right class and -1 for the "
+        "others (Miceli Barone, A.1), of tasks whose targets are classes alone",
+    )
+    readout_penalty: float = Field(
+        default=0.0,
+        ge=0,
+        le=1000,
+        exclude_if=_is_none,
+        description="the loss has this times ||Y||_F / numel(Y) added to it, with the readout's "
+        "matrix Y; the norm is not squared (Miceli Barone, A.1: 1e-3)",
+    )
     epoch_updates: int | None = Field(
         default=None,
         ge=1,
@@ -72,6 +125,21 @@ class TrainingSpec(Spec):
         "and which budgets count, is so many steps, and the order of the samples runs on over "
         "passes; such trials are trained alone. Null: an epoch is one pass over the samples",
     )
+    plateau: Plateau | None = Field(
+        default=None,
+        exclude_if=_is_null,
+        description="how the learning rate falls when the validation metric gets no better; in "
+        "`space` its fields are named one by one, as `training.plateau.factor`, of which one is "
+        "enough. Null: the metric changes no rate",
+    )
+    patience: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000,
+        exclude_if=_is_null,
+        description="a trial is complete after so many epochs without a better validation metric; "
+        "null: after those of the budget",
+    )
     quantised_epochs: int = Field(
         default=2,
         ge=0,
@@ -79,6 +147,11 @@ class TrainingSpec(Spec):
         description="of a model with `bits` below 32: in so many epochs, the last ones of the "
         "budget, gradients are those at the rounded weights; 0: training knows nothing of rounding",
     )
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether a trial may be complete before its budget's last epoch."""
+        return self.plateau is not None or self.patience is not None
 
     @classmethod
     def suggest(cls, sampler: ParameterSampler) -> "TrainingSpec":

@@ -19,6 +19,7 @@ from search.training.resume import Tensors
 from search.training.stacks.engine import settle
 from search.training.stacks.member import Member, Step
 from search.training.stacks.member_numbers import Drawing, GlobalGenerators, Numbers
+from search.training.trained_losses import readout_penalty
 
 
 class OneNetwork:
@@ -85,9 +86,8 @@ class Alone:
     def begin_epoch(self) -> None:
         """See `Engine`."""
         (member,) = self.members
-        factor = self._training.decay ** (member.progress.epoch - 1)
         for group, first in zip(self._optimizer.param_groups, self._first_rates, strict=True):
-            group["lr"] = first * factor
+            group["lr"] = first * member.rate_factor
         self._forget_at_pass()
         self._module.train()
 
@@ -107,6 +107,8 @@ class Alone:
             wanted = loss if member.teacher is None else self._taught(output, batch, loss)
             own = penalty(self._module)
             total = wanted if own is None else wanted + own
+            if self._training.readout_penalty:
+                total = total + readout_penalty(self._module, self._training.readout_penalty)
             value = total.item()
             if math.isfinite(value):
                 total.backward()  # pyright: ignore[reportUnknownMemberType] -- untyped

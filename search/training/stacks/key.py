@@ -11,8 +11,8 @@ def stack_key(job: TrainJob) -> str:
     """A digest (hex) that trials share which `train_stack` computes together; nothing is built.
 
     Equal are the task, the model but for what `models.stacked.stack_key` leaves out (counts, ranks
-    and real numbers of its parametrization), its bits, the batch size, the optimizer, and what is
-    learned from: an original, or the samples alone.
+    and real numbers of its parametrization), its bits, the batch size, the optimizer, the loss with
+    its penalty on the readout, and what is learned from: an original, or the samples alone.
     All else may differ: seeds, learning rates and their decay, weight decay, clipping, recovery,
     budgets, the epochs in which rounding is learned from, temperature and weight of distillation,
     and what training starts with.
@@ -31,6 +31,9 @@ def stack_key(job: TrainJob) -> str:
         "optimizer": job.trial.training.optimizer,
         "original": original,
     }
-    if job.trial.training.epoch_updates is not None:
+    training = job.trial.training
+    if training.loss != "task" or training.readout_penalty:
+        document["loss"] = [training.loss, training.readout_penalty]
+    if training.epoch_updates is not None:
         document["alone"] = [job.number, job.trial.model_dump(mode="json")]
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import torch
@@ -20,6 +20,7 @@ from search.training.resume import Position, ResumeState, Tensors, from_bytes, t
 from search.training.stacks.entries import Entry, TrainingResult
 from search.training.stacks.member_numbers import Numbers, seeded
 from search.training.stacks.passes import EpochBatches, draw_epoch
+from search.training.trained_losses import criterion_of
 
 _OUTCOMES: Final[Mapping[str, Literal["stopped", "paused"]]] = {
     "stop": "stopped",
@@ -73,6 +74,9 @@ class Progress:
     best_epoch: int = 0
     best_quality: float | None = None
     best_loss: float | None = None
+    stale_epochs: int = 0
+    plateau_epochs: int = 0
+    plateau_steps: int = 0
 
     def position(self) -> Position:
         """As it is stored."""
@@ -99,8 +103,9 @@ class Member:
             CheckpointError: the resume file is damaged, or belongs to another trial.
             ValueError: an original is needed, and not given.
         """
-        self.entry, self.task, self.device = entry, task, device
+        self.entry, self.device = entry, device
         self.job, self.training = entry.job, entry.job.trial.training
+        self.task = criterion_of(task, self.training)
         trial = self.job.trial
         compression = trial.compression
         self.last_epoch = self.job.last_epoch
@@ -114,6 +119,7 @@ class Member:
         self.progress = Progress(epoch=self.job.first_epoch)
         self.order = torch.Generator().manual_seed(trial.seed)
         self.best: Tensors = {}
+        self.best_optimizer: Tensors = {}
         state = None if entry.resume is None else from_bytes(entry.resume, job=self.job)
         self.module: Network = trial.model.unrounded.build(seed=trial.seed).to(device)
         """The trial's module: who computes it alone does it with this one."""
@@ -134,19 +140,52 @@ class Member:
     @property
     def is_over(self) -> bool:
         """Whether it trains no more."""
-        return self.progress.epoch > self.last_epoch or self.verdict.verdict != "continue"
+        return self._is_complete or self.verdict.verdict != "continue"
 
     @property
     def outcome(self) -> Literal["complete", "stopped", "paused"]:
-        """How it ends: a verdict after the last epoch of the budget ends nothing."""
-        ended_early = self.progress.epoch <= self.last_epoch
-        return _OUTCOMES[self.verdict.verdict] if ended_early else "complete"
+        """How it ends: a verdict after the last epoch that it trains ends nothing."""
+        return "complete" if self._is_complete else _OUTCOMES[self.verdict.verdict]
+
+    @property
+    def _is_complete(self) -> bool:
+        return self.progress.epoch > self.last_epoch or self.why_complete is not None
+
+    @property
+    def why_complete(self) -> str | None:
+        """Why it is complete before the last epoch of its budget; None where it is not."""
+        progress, name = self.progress, self.task.metric.name
+        patience, plateau = self.training.patience, self.training.plateau
+        if patience is not None and progress.stale_epochs >= patience:
+            return f"no better {name} in {patience} epochs, which is its patience"
+        if plateau is not None and self._is_at_plateau and progress.plateau_steps >= plateau.most:
+            return (
+                f"no better {name} in {plateau.stale} epochs, with its learning rate lowered "
+                f"{plateau.most} times"
+            )
+        return None
+
+    @property
+    def _is_at_plateau(self) -> bool:
+        plateau = self.training.plateau
+        return plateau is not None and self.progress.plateau_epochs >= plateau.stale
+
+    @property
+    def rate_factor(self) -> float:
+        """`decay^(epoch - 1)` of the epoch underway, times the plateau's factor for each step."""
+        factor = self.training.decay ** (self.progress.epoch - 1)
+        plateau = self.training.plateau
+        return factor if plateau is None else factor * plateau.factor**self.progress.plateau_steps
 
     @property
     def learning_rate(self) -> float:
-        """Of the epoch underway, `learning_rate * decay^(epoch - 1)`."""
-        factor = self.training.decay ** (self.progress.epoch - 1)
-        return self.training.learning_rate * factor
+        """Of the epoch underway."""
+        return self.training.learning_rate * self.rate_factor
+
+    @property
+    def keeps_optimizer(self) -> bool:
+        """Whether it may go on from the optimizer's state of its best epoch."""
+        return self.training.plateau is not None and self.training.plateau.restore
 
     @property
     def bits_of_steps(self) -> Bits | None:
@@ -212,10 +251,21 @@ class Member:
         best_loss = progress.best_loss
         return found.loss is not None and (best_loss is None or found.loss < best_loss)
 
-    def take_best(self, found: Found, state: Tensors) -> None:
+    def count_stale(self, found: Found) -> None:
+        """Count the epoch that was just validated, before it may become the best.
+
+        A tie is no better, whatever its loss is.
+        """
+        progress, metric = self.progress, self.task.metric
+        best = progress.best_quality
+        is_better = best is None or metric.is_better(found.values[metric.name], best)
+        progress.stale_epochs = 0 if is_better else progress.stale_epochs + 1
+        progress.plateau_epochs = 0 if is_better else progress.plateau_epochs + 1
+
+    def take_best(self, found: Found, state: Tensors, optimizer: Tensors) -> None:
         """Keep what was just validated as the best."""
         progress = self.progress
-        self.best = state
+        self.best, self.best_optimizer = state, optimizer
         progress.best_epoch = progress.epoch
         progress.best_quality = found.values[self.task.metric.name]
         progress.best_loss = found.loss
@@ -248,10 +298,26 @@ class Member:
             best_epoch=done.best_epoch,
             best_quality=done.best_quality,
             best_loss=done.best_loss,
+            stale_epochs=done.stale_epochs,
+            plateau_epochs=done.plateau_epochs,
+            plateau_steps=done.plateau_steps,
         )
         self.order_at_epoch_start = self.order.get_state()
         goes_on = self._epoch.done > 0
         self._epoch = EpochBatches((), frozenset() if goes_on else frozenset({0}), self._epoch.done)
+
+    def lower_rate(self) -> bool:
+        """Lower the learning rate where the metric is at a plateau; whether it goes back, too."""
+        plateau = self.training.plateau
+        if plateau is None or not self._is_at_plateau or self._is_complete:
+            return False
+        self.progress.plateau_epochs = 0
+        self.progress.plateau_steps += 1
+        return plateau.restore
+
+    def at_best(self, numbers: Numbers) -> Numbers:
+        """What it has at the beginning of the next epoch, with parameters of the best one."""
+        return replace(numbers, model=self.best, optimizer=self.best_optimizer)
 
     def save(self, numbers: Numbers) -> None:
         """Have the state stored from which training goes on."""
@@ -261,6 +327,7 @@ class Member:
             model=numbers.model,
             best=self.best,
             optimizer=numbers.optimizer,
+            best_optimizer=self.best_optimizer,
             generators={"order": self.order_at_epoch_start, **numbers.generators},
             carried={str(part): tensor for part, tensor in enumerate(numbers.carried)},
         )
@@ -284,7 +351,7 @@ class Member:
         return TrainingResult(
             module=self.module,
             outcome=outcome,
-            reason=None if outcome == "complete" else self.verdict.reason,
+            reason=self.why_complete if outcome == "complete" else self.verdict.reason,
             quality=quality,
             test_quality=test.get(self.task.metric.name),
             test_metrics=test,
@@ -308,6 +375,7 @@ class Member:
         except (KeyError, RuntimeError) as error:
             raise CheckpointError(f"the resume file does not fit the model: {error}") from error
         self.best = {name: tensor.to(self.device) for name, tensor in state.best.items()}
+        self.best_optimizer = state.best_optimizer
         self.progress = Progress(**state.position.model_dump())
         if self.device.type == "cuda" and "cuda" not in generators:
             generators = {**seeded(self.job.trial.seed, self.device), **generators}

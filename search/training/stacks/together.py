@@ -17,6 +17,7 @@ from search.training.stacks.engine import listed, settle
 from search.training.stacks.member import Member, Step
 from search.training.stacks.member_numbers import Numbers
 from search.training.stacks.stacked_optimizer import QUANTITIES, StackedOptimizer
+from search.training.trained_losses import readout_penalty
 
 
 class ManyNetworks:
@@ -83,6 +84,8 @@ class Together:
             moments=[self._laid_out(quantity, numbers) for quantity in self._quantities],
             steps=torch.tensor(steps),
         )
+        self._readout_penalty = members[0].training.readout_penalty
+        self._has_penalties = self._stack.has_penalties or self._readout_penalty > 0
         parts = zip(*(one.carried for one in numbers), strict=True)
         carried = tuple(torch.stack(part).to(self._device) for part in parts)
         half = len(carried) // 2 if self._is_taught else len(carried)
@@ -123,7 +126,7 @@ class Together:
             by_teacher: State = ()
             if self._is_taught:
                 totals, by_teacher = self._taught(outputs, batches, losses)
-            if stack.has_penalties:
+            if self._has_penalties:
                 totals = totals + carried.pop()
             leaves = [] if probe is None else probe.leaves
             gradients = torch.autograd.grad(
@@ -197,14 +200,17 @@ class Together:
     def _forward(self, batches: Batches) -> tuple[Tensor, ...]:
         """Outputs, losses, where members ended if that is carried on, and penalties if any."""
         carries = self._samples.carries_state
-        task_loss, has_penalties = self._task.loss, self._stack.has_penalties
+        task_loss, has_penalties = self._task.loss, self._has_penalties
+        weight = self._readout_penalty
 
         def of_one(
             one: Network, x: Tensor, y: Tensor, lengths: Tensor | None, *state: Tensor
         ) -> tuple[Tensor, ...]:
             output, ended = one.step(x, state) if carries else (one(x, lengths=lengths), ())
-            own = (penalty_of(one),) if has_penalties else ()
-            return output, task_loss(output, y), *ended, *own
+            own = penalty_of(one) if has_penalties else None
+            if own is not None and weight:
+                own = own + readout_penalty(one, weight)
+            return output, task_loss(output, y), *ended, *(() if own is None else (own,))
 
         return self._stack.of_each(of_one, batches.x, batches.y, batches.lengths, *self._carried)
 

@@ -68,6 +68,8 @@ class _Validated:
     margin: float | None
     state: Tensors | None
     """The numbers that were validated, if they are the best so far."""
+    optimizer: Tensors
+    """Its state then, if training may go on from there; else empty."""
 
 
 class _Stack:
@@ -204,6 +206,7 @@ class _Stack:
             (member, lambda member=member: member.end_epoch(member.entry.hooks.hear_verdict()))
             for member in [one for one in self._engines.members if one in members]
         )
+        self._lower_rates([one for one in self._engines.members if one in members])
         self._save_if_due([one for one in self._engines.members if one in members])
         over = [one for one in self._engines.members if one in members and one.is_over]
         paused = [one for one in over if one.outcome == "paused"]
@@ -213,6 +216,13 @@ class _Stack:
         self._finish(over)
         self._clock.restart()
 
+    def _lower_rates(self, members: Sequence[Member]) -> None:
+        """Lower the rates of those at a plateau, of whom some go back to their best epoch."""
+        back = [member for member in members if member.lower_rate()]
+        if back:
+            best = {member: member.at_best(self._engines.numbers(member)) for member in back}
+            self._engines.form(self._engines.members, best)
+
     def _validated(self, engine: Engine) -> Sequence[_Validated | TrainingDiverged]:
         """What an epoch made of an engine's members."""
         validation = self._splits.validation
@@ -220,19 +230,16 @@ class _Stack:
             found = evaluate(engine.networks, engine.members, validation, batch=self._batch)
             margins = engine.margins()
             return [
-                one
-                if isinstance(one, TrainingDiverged)
-                else _Validated(one, margin, engine.state(place) if member.is_best(one) else None)
-                for place, (member, one, margin) in enumerate(
-                    zip(engine.members, found, margins, strict=True)
-                )
+                one if isinstance(one, TrainingDiverged) else _kept(engine, place, one, margin)
+                for place, (one, margin) in enumerate(zip(found, margins, strict=True))
             ]
 
     def _report(self, member: Member, validated: _Validated | TrainingDiverged) -> None:
         if isinstance(validated, TrainingDiverged):
             raise validated
+        member.count_stale(validated.found)
         if validated.state is not None:
-            member.take_best(validated.found, validated.state)
+            member.take_best(validated.found, validated.state, validated.optimizer)
         report = member.report(
             validated.found,
             margin=validated.margin,
@@ -260,7 +267,7 @@ class _Stack:
         """Test some in one call; those for whom that fails in smaller parts."""
         try:
             networks = (
-                OneNetwork(members[0].module, self._task)
+                OneNetwork(members[0].module, members[0].task)
                 if len(members) == 1
                 else ManyNetworks.of(members, [member.best for member in members])
             )
@@ -335,6 +342,18 @@ class _Stack:
         finally:
             with _raised_as_theirs():
                 context.__exit__(None, None, None)
+
+
+def _kept(engine: Engine, place: int, found: Found, margin: float | None) -> _Validated:
+    """What an epoch made of a member, with its numbers where they are the best so far."""
+    member = engine.members[place]
+    if not member.is_best(found):
+        return _Validated(found, margin, None, {})
+    optimizer: Tensors = {}
+    if member.keeps_optimizer:
+        kept = engine.numbers(place).optimizer
+        optimizer = {name: tensor.clone() for name, tensor in kept.items()}
+    return _Validated(found, margin, engine.state(place), optimizer)
 
 
 class _OfHooks(BaseException):
