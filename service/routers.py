@@ -20,6 +20,7 @@ from service.api.webhooks import routes as webhooks
 from service.pages import form as form_pages
 from service.pages import login
 from service.pages import overview as pages
+from service.pages import papers as paper_pages
 from service.pages import report as reports
 from service.pages import studies as study_pages
 from service.pages import uploads as upload_pages
@@ -46,6 +47,7 @@ ROUTERS = (
     pages.router,
     form_pages.router,
     upload_pages.router,
+    paper_pages.router,
     study_pages.router,
     dashboard.router,
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from search.papers.finding import rows_named, table_named, unknown
+from search.papers.finding import row_named, rows_named, table_named, unknown
 from search.papers.row import Preset, Row, System, Table
 from search.papers.tables import TABLES
 
@@ -21,6 +21,7 @@ __all__ = [
     "Row",
     "System",
     "Table",
+    "row_named",
     "rows_named",
     "table_named",
     "unknown",

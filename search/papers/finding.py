@@ -24,6 +24,18 @@ def table_named(name: str) -> Table:
     return TABLES[name]
 
 
+def row_named(entries: Sequence[RowEntry], key: str) -> RowEntry:
+    """The row of a key.
+
+    Raises:
+        UnknownName: the table has none.
+    """
+    known = {entry.key: entry for entry in entries}
+    if key not in known:
+        raise UnknownName(unknown("row", key, known))
+    return known[key]
+
+
 def rows_named(
     entries: Sequence[RowEntry], *, rows: Iterable[str] = (), systems: Iterable[str] = ()
 ) -> Sequence[RowEntry]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from pydantic import Field
 
@@ -202,10 +202,12 @@ def by_updates(training: TrainingSpec, *, updates: int, each: int) -> Recipe:
 
 
 def _pins(name: str, spec: Spec) -> Mapping[str, Any]:
-    return dict(_pinned(name, spec))
+    return dict(_pinned(name, spec.model_dump(mode="json")))
 
 
-def _pinned(name: str, spec: Spec) -> Iterator[tuple[str, Any]]:
-    for field, value in spec.model_dump(mode="json").items():
-        if field != "kind":
+def _pinned(name: str, fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for field, value in fields.items():
+        if isinstance(value, dict):
+            yield from _pinned(f"{name}.{field}", cast("dict[str, Any]", value))
+        elif field != "kind":
             yield f"{name}.{field}", value

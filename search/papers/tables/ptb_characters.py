@@ -16,7 +16,7 @@ _SENTENCES = Language(corpus="ptb", unknown="spare", batching="sentences")
 _STREAM = Language(corpus="ptb", unknown="symbol")
 _NOTE = (
     "The sizes and training of the language model of characters: Adam at 1e-3, 32 samples a step, "
-    "gradients' norm at most 1; the source stops by patience, which is left to the study."
+    "gradients' norm at most 1, until ten validations of 5,000 updates each bring no gain."
 )
 _GRU = Gru(hidden_size=1000, reset="after", learned_initial_state=False)
 _DROPOUTS: dict[str, Any] = {
@@ -38,8 +38,8 @@ _GRAVES_NOTE = (
     "everything from U(±0.04) and drops inputs by character."
 )
 _RECIPE = by_updates(
-    TrainingSpec(learning_rate=1e-3, batch_size=32, clip_norm=1.0, nan_recovery=0.01),
-    updates=150_000,
+    TrainingSpec(learning_rate=1e-3, batch_size=32, clip_norm=1.0, nan_recovery=0.01, patience=10),
+    updates=500_000,
     each=5_000,
 )
 _GRAVES_TRAINING = TrainingSpec(
@@ -100,8 +100,8 @@ def _gru(
         signature=_signature(51, 100),
         preset=True,
         erratum=erratum,
-        deviation="The source stops after ten validations without gain, here after 150,000 "
-        "updates; it averages perplexities by sentence, here every character counts the same.",
+        deviation="The source averages perplexities by sentence, here every character counts the "
+        "same; 500,000 updates at most are ours.",
     )
 
 
