@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from models.model import ModelSpec
 from models.parameter_sampler import ParameterSampler
@@ -25,9 +25,17 @@ def _is_tasks(loss: object) -> bool:
     return loss == "task"
 
 
-def _is_none(weight: object) -> bool:
-    """The same of a weight."""
-    return weight == 0
+def _is_zero(number: object) -> bool:
+    """The same of a number."""
+    return number == 0
+
+
+_USUAL_EPS = 1e-8
+
+
+def _is_usual_eps(eps: object) -> bool:
+    """The same of the optimizer's."""
+    return eps == _USUAL_EPS
 
 
 class Plateau(Spec):
@@ -67,6 +75,23 @@ class TrainingSpec(Spec):
         default="adam",
         description="rmsprop averages squared gradients with 0.9 / 0.1, as the uRNN's code does; "
         "sgd has no momentum",
+    )
+    rmsprop_start: float = Field(
+        default=0.0,
+        ge=0,
+        le=1e6,
+        exclude_if=_is_zero,
+        description="of rmsprop: where the averages v of squared gradients begin; 1e-3 in the code "
+        "of the uRNN and of the low-rank GRU. Trials with another one than 0 are trained alone",
+    )
+    rmsprop_eps: float = Field(
+        default=_USUAL_EPS,
+        ge=0,
+        le=1,
+        exclude_if=_is_usual_eps,
+        description="of rmsprop: a step is the rate times g / (sqrt(v) + this). 0, as in the code "
+        "of the uRNN, needs a `rmsprop_start` above 0. Trials with another one than 1e-8 are "
+        "trained alone",
     )
     learning_rate: float = Field(
         default=3e-3, gt=0, le=1, description="the optimizer's step size in the first epoch"
@@ -112,7 +137,7 @@ class TrainingSpec(Spec):
         default=0.0,
         ge=0,
         le=1000,
-        exclude_if=_is_none,
+        exclude_if=_is_zero,
         description="the loss has this times ||Y||_F / numel(Y) added to it, with the readout's "
         "matrix Y; the norm is not squared (Miceli Barone, A.1: 1e-3)",
     )
@@ -147,6 +172,21 @@ class TrainingSpec(Spec):
         description="of a model with `bits` below 32: in so many epochs, the last ones of the "
         "budget, gradients are those at the rounded weights; 0: training knows nothing of rounding",
     )
+
+    @field_validator("rmsprop_eps")
+    @classmethod
+    def _divides_by_something(cls, eps: float, info: ValidationInfo) -> float:
+        if eps == 0 and info.data.get("rmsprop_start") == 0:
+            raise ValueError(
+                "with rmsprop_start 0 the first step of a gradient of 0 is 0 / 0; allowed is one "
+                "of the two above 0"
+            )
+        return eps
+
+    @property
+    def starts_rmsprop_anew(self) -> bool:
+        """Whether RMSprop is another one than torch's own by default."""
+        return self.rmsprop_start != 0 or self.rmsprop_eps != _USUAL_EPS
 
     @property
     def may_end_early(self) -> bool:

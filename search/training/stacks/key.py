@@ -5,6 +5,7 @@ import json
 
 from models import stacked
 from search.training.jobs import TrainJob
+from search.training.trial_spec import TrainingSpec
 
 
 def stack_key(job: TrainJob) -> str:
@@ -17,8 +18,9 @@ def stack_key(job: TrainJob) -> str:
     budgets, the epochs in which rounding is learned from, temperature and weight of distillation,
     and what training starts with.
 
-    A trial whose epochs are so many updates has a key of its own: it is trained alone, for the
-    passes of several would end at different batches.
+    Some trials have a key of their own and are trained alone: those whose epochs are so many
+    updates, for passes of several would end at different batches, and those with another RMSprop
+    than the one that is computed for several.
     """
     compression = job.trial.compression
     original = None
@@ -34,6 +36,10 @@ def stack_key(job: TrainJob) -> str:
     training = job.trial.training
     if training.loss != "task" or training.readout_penalty:
         document["loss"] = [training.loss, training.readout_penalty]
-    if training.epoch_updates is not None:
+    if training.epoch_updates is not None or _has_its_own_optimizer(training):
         document["alone"] = [job.number, job.trial.model_dump(mode="json")]
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _has_its_own_optimizer(training: TrainingSpec) -> bool:
+    return training.optimizer == "rmsprop" and training.starts_rmsprop_anew
