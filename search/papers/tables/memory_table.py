@@ -9,15 +9,27 @@ from search.tasks import AnyTask, Copy, CopyVariableLag, CopyVariableLength
 from search.training.trial_spec import TrainingSpec
 
 _TRAINING = TrainingSpec(
-    optimizer="rmsprop", learning_rate=1e-3, batch_size=20, clip_norm=1.0, nan_recovery=0.1
+    optimizer="rmsprop",
+    rmsprop_start=1e-3,
+    learning_rate=1e-3,
+    batch_size=20,
+    clip_norm=1.0,
+    nan_recovery=0.1,
 )
 _NORMALISED = _TRAINING.model_copy(update={"nan_recovery": None})
-_UNITARY = TrainingSpec(optimizer="rmsprop", learning_rate=1e-3, batch_size=20, clip_norm=None)
+_UNITARY = TrainingSpec(
+    optimizer="rmsprop",
+    rmsprop_start=1e-3,
+    rmsprop_eps=0.0,
+    learning_rate=1e-3,
+    batch_size=20,
+    clip_norm=None,
+)
 _NOTE = (
     "The memory task's sizes and training: update gates started at 4, RMSprop at 1e-3 with 20 "
     "samples a step, gradients' norm at most 1."
 )
-_DEVIATION = "The source's RMSprop begins at a mean square of 1e-3 and has 1e-8 inside the root."
+_DEVIATION = "The source's RMSprop has 1e-8 inside the root, here it stands beside it."
 _SOLVED = 1e-3
 _FIXED = Copy(lag=500, train_samples=100_000, test_samples=10_000)
 _LENGTHS = CopyVariableLength(lag=100, train_samples=100_000, test_samples=10_000)

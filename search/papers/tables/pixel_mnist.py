@@ -25,7 +25,12 @@ SPECTRAL_NOTE = (
 )
 _ORNN_TRAINING = TrainingSpec(learning_rate=1e-3, batch_size=5, clip_norm=None)
 _URNN_TRAINING = TrainingSpec(
-    optimizer="rmsprop", learning_rate=1e-3, batch_size=20, clip_norm=None
+    optimizer="rmsprop",
+    rmsprop_start=1e-3,
+    rmsprop_eps=0.0,
+    learning_rate=1e-3,
+    batch_size=20,
+    clip_norm=None,
 )
 _RETRAINED_TRAINING = TrainingSpec(
     optimizer="rmsprop", learning_rate=1e-4, batch_size=50, clip_norm=None, patience=5

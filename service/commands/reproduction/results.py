@@ -5,20 +5,21 @@ import html
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from rich.table import Table
 
 from search.documents.papers import Claim, Fails, PrintedValue, Reaches, RowEntry, TableDocument
-from search.papers.verdicts import Verdict, judge
+from search.papers.verdicts import Verdict, VerdictKind, judge
 from service.commands.reproduction.cells import Cell, cells_of
+from service.commands.shown.tables import empty_table
 
-HEADINGS = (
+HEADINGS: tuple[str, ...] = (
     "row",
     "printed",
     "measured",
     "difference",
-    "parameters (printed)",
-    "parameters (true)",
+    "parameters",
     "seeds",
     "updates",
     "seconds",
@@ -27,6 +28,8 @@ HEADINGS = (
 """Of every form of the results."""
 
 _NUMBERS = frozenset(HEADINGS[1:-1])
+_OF_FILES = frozenset({"updates", "seconds"})
+"""A terminal has no place for them."""
 _NOTHING = "–"
 _SIGNS: Mapping[str, tuple[str, str]] = {"minimize": ("<=", ">"), "maximize": (">=", "<")}
 
@@ -47,10 +50,7 @@ class Result:
             _printed(self.row.claim),
             _measured(verdict),
             _NOTHING if verdict.difference is None else f"{verdict.difference:+.4g}",
-            _NOTHING
-            if self.row.printed_parameters is None
-            else _count(self.row.printed_parameters),
-            _count(self.row.parameters),
+            _parameters(self.row),
             str(verdict.seeds),
             _count(cells[0].updates if cells else self.row.updates),
             _NOTHING if not cells else f"{sum(c.seconds for c in cells) / len(cells):.0f}",
@@ -85,11 +85,17 @@ def results_of(
 
 def as_table(results: Sequence[Result], *, title: str) -> Table:
     """The results for a terminal."""
-    table = Table(title=title, title_justify="left")
-    for heading in HEADINGS:
-        table.add_column(heading, justify="right" if heading in _NUMBERS else "left")
+    table = empty_table(title)
+    wide = [heading for heading in HEADINGS if heading not in _OF_FILES]
+    for heading in wide:
+        table.add_column(
+            heading,
+            justify="right" if heading in _NUMBERS else "left",
+            overflow="fold",
+        )
     for result in results:
-        table.add_row(*result.texts())
+        texts = dict(zip(HEADINGS, result.texts(), strict=True))
+        table.add_row(*(texts[heading] for heading in wide))
     return table
 
 
@@ -123,7 +129,7 @@ def as_html(results: Sequence[Result], *, title: str) -> str:
 
 def as_document(tables: Sequence[TableDocument], cells: Sequence[Cell]) -> str:
     """Every row of every table in Markdown, those that were never trained too."""
-    parts = [*_opening(cells)]
+    parts = [*_opening(cells), *_summary(tables, cells)]
     for table in tables:
         parts += _section(table, cells)
     return "\n".join(parts)
@@ -151,6 +157,17 @@ def _opening(cells: Sequence[Cell]) -> Iterator[str]:
         yield f"Machines: {_each(cell.machine for cell in cells)}. "
         yield f"Commits: {_each(cell.commit for cell in cells)}. "
         yield f"Versions: {_each(cell.version for cell in cells)}."
+    yield ""
+
+
+def _summary(tables: Sequence[TableDocument], cells: Sequence[Cell]) -> Iterator[str]:
+    kinds = get_args(VerdictKind)
+    yield f"| table | rows | {' | '.join(kinds)} |"
+    yield "| --- |" + " ---: |" * (1 + len(kinds))
+    for table in tables:
+        found = [result.verdict.kind for result in results_of(table, table.entries, cells)]
+        counts = " | ".join(str(found.count(kind)) for kind in kinds)
+        yield f"| {table.title} | {len(found)} | {counts} |"
     yield ""
 
 
@@ -213,6 +230,14 @@ def _measured(verdict: Verdict) -> str:
     if verdict.half_width is None:
         return f"{verdict.mean:.4g}"
     return f"{verdict.mean:.4g} ± {verdict.half_width:.2g}"
+
+
+def _parameters(row: RowEntry) -> str:
+    """The true number, behind the printed one where that is another."""
+    printed = row.printed_parameters
+    if printed is None or printed == row.parameters:
+        return _count(row.parameters)
+    return f"{_count(printed)} / {_count(row.parameters)}"
 
 
 def _count(value: int | str) -> str:

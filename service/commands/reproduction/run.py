@@ -72,6 +72,8 @@ class Reproduction:
     paused: list[str] = field(default_factory=list[str])
     """Names of the studies that the end of the budget paused."""
     used_seconds: float = 0.0
+    _models: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of machines by name: the models of their devices."""
 
     def run(self, todo: Sequence[Plan]) -> None:
         """Train what is to be trained until it is done or the budget is used up.
@@ -80,7 +82,9 @@ class Reproduction:
         are taken up where they are.
         """
         known = {study.name: study for study in self.client.studies()} if todo else {}
-        width = 1 + sum(len(device.slots) for device in self.client.devices())
+        devices = self.client.devices()
+        self._models = {device.machine: device.model for device in devices}
+        width = 1 + sum(len(device.slots) for device in devices)
         waiting, opened = list(todo), dict[str, _Open]()
         while waiting or opened:
             while waiting and len(opened) < width and not self._is_over(opened.values()):
@@ -127,7 +131,7 @@ class Reproduction:
             return
         plan, row = one.plan, one.plan.row
         epochs = plan.document["budget"]["epochs"]
-        machines = {attempt.machine or attempt.device for attempt in found.attempts}
+        machines = {self._model_of(attempt.machine) for attempt in found.attempts}
         cell = Cell(
             table=plan.table,
             row=row.key,
@@ -145,6 +149,10 @@ class Reproduction:
             study=one.study.id,
         )
         self.finished(plan, cell)
+
+    def _model_of(self, machine: str | None) -> str:
+        """What computes there: a machine's name tells others nothing."""
+        return self._models.get(machine or "", "an unknown machine")
 
     def _pause(self, opened: Iterable["_Open"]) -> None:
         for one in opened:

@@ -37,6 +37,6 @@ def test_an_unknown_name_is_refused_with_those_that_are_near(named: dict, senten
 
 def test_an_unknown_table_is_refused_with_all_there_are() -> None:
     with pytest.raises(
-        UnknownName, match="unknown table 'uc'; did you mean ucr.* allowed are ucr,"
+        UnknownName, match=r"unknown table 'uc'; did you mean ucr.* allowed are ucr,"
     ):
         table_named("uc")
