@@ -11,6 +11,7 @@ from search.papers.tables import TABLES
 _ALIKE = 0.5
 """How alike a name has to be to be offered."""
 _MOST_NAMED = 40
+_MOST_NEAR = 3
 
 
 def table_named(name: str) -> Table:
@@ -67,7 +68,8 @@ def rows_named(
 def unknown(what: str, name: str, allowed: Iterable[str]) -> str:
     """The sentence on a name that is none of those allowed."""
     allowed = list(allowed)
-    near = get_close_matches(name, allowed, cutoff=_ALIKE)
+    parts = [one for one in allowed if name.lower() in one.lower()][:_MOST_NEAR]
+    near = parts or get_close_matches(name, allowed, n=_MOST_NEAR, cutoff=_ALIKE)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     few = allowed if len(allowed) <= _MOST_NAMED else [*allowed[:_MOST_NAMED], "..."]
     return f"unknown {what} {name!r}; {hint}allowed are {', '.join(few)}"

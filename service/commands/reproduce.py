@@ -163,8 +163,8 @@ def _show(asked: Asked, found: Sequence[Result], *, title: str, form: _Form) -> 
 
 _FORMS: Mapping[_Form, Callable[[Sequence[Result], str], Any]] = {
     "text": lambda found, title: as_table(found, title=title),
-    "csv": lambda found, _title: as_csv(found),
-    "html": lambda found, title: as_html(found, title=title),
+    "csv": lambda found, _title: as_csv(found).rstrip(),
+    "html": lambda found, title: as_html(found, title=title).rstrip(),
 }
 
 
