@@ -17,7 +17,7 @@ _NOTE = (
     "1e-2 is chosen here. Its copy task judges the last ten steps alone."
 )
 _KEEPS_NORMS = "Rotations and absolute values, which keep every norm. "
-_DEVIATION = "The learning rate is not told; 1e-2 is ours."
+_DEVIATION = "The learning rate is not stated; 1e-2 is ours."
 _NO_CLAIM = "The figure is a curve, of which no number is printed."
 _FAST = by_passes(_TRAINING, samples=1_000, epochs=100)
 _LONG = by_passes(_TRAINING, samples=1_000, epochs=200)

@@ -100,7 +100,7 @@ def _rows() -> Iterator[Row]:
                     parameters=_COUNTS[name][system.name],
                     signature=one.signature,
                     preset=name == "bibtex" and depth == _DEPTHS[0],
-                    deviation="Neither depths nor training are told; both are ours.",
+                    deviation="Neither depths nor training are stated; both are ours.",
                     unreachable=one.unreachable,
                 )
 

@@ -71,7 +71,7 @@ def _row(
         signature=_SIGNATURE,
         preset=True,
         erratum="Printed are the numbers of the recurrent matrices, in Ki.",
-        deviation="The size of the embedding, the batch size and the epochs are not told: 128, "
+        deviation="The size of the embedding, the batch size and the epochs are not stated: 128, "
         "128 and 40 are ours.",
     )
 

@@ -149,14 +149,17 @@ def _opening(cells: Sequence[Cell]) -> Iterator[str]:
         "A value counts as **reproduced** where the mean is no further below the printed one than "
         "that half, or than the standard error of the printed share, whichever is more (losses: "
         "above), as **better** beyond it on the other side. Claims are that a system reaches a "
-        "value within so many updates, or fails to. Below three seeds it is **not yet** told; "
+        "value within so many updates, or fails to. Below three seeds it is **not yet** known; "
         "what **cannot be** reproduced says why."
     )
     if cells:
         yield ""
-        yield f"Machines: {_each(cell.machine for cell in cells)}. "
-        yield f"Commits: {_each(cell.commit for cell in cells)}. "
-        yield f"Versions: {_each(cell.version for cell in cells)}."
+        machines, commits = (
+            _each(cell.machine for cell in cells),
+            _each(cell.commit for cell in cells),
+        )
+        versions = _each(cell.version for cell in cells)
+        yield f"Machines: {machines}. Commits: {commits}. Versions: {versions}."
     yield ""
 
 

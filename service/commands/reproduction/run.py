@@ -157,6 +157,7 @@ class Reproduction:
     def _pause(self, opened: Iterable["_Open"]) -> None:
         for one in opened:
             self.client.pause(one.study.id)
+            self.used_seconds += one.used
             self.paused.append(one.plan.name)
 
 

@@ -21,6 +21,8 @@ from service.commands.reproduction.cells import (
 from service.commands.reproduction.results import HEADINGS, as_csv, as_document, as_html, results_of
 from service.commands.reproduction.run import plans
 
+ROOT = Path(__file__).parents[3]
+
 UCR = TABLES["ucr"].document()
 
 
@@ -139,3 +141,13 @@ def test_the_document_has_every_row_of_every_table() -> None:
     assert "not yet" in text
     assert "Seed 1: the loss is NaN" in text
     assert "Machines: ada." in text
+
+
+def test_the_document_that_is_kept_is_what_its_files_make() -> None:
+    """`reflectory reproduce --document deploy/REPRODUCTION.md` writes it anew."""
+    files = sorted((ROOT / "deploy/reproduction").glob("*.jsonl"))
+    assert files
+    known = [cell for file in files for cell in read_cells(file)]
+    assert {cell.table for cell in known} <= set(TABLES)
+    text = as_document([table.document() for table in TABLES.values()], known)
+    assert text == (ROOT / "deploy/REPRODUCTION.md").read_text()

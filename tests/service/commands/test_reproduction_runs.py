@@ -207,3 +207,19 @@ def test_what_is_wrong_is_said_before_anything_starts(
     for sentence in sentences:
         assert sentence in said
     assert list(client.studies()) == []
+
+
+def test_what_runs_when_the_budget_is_used_up_is_paused(site: Site, client: Client) -> None:
+    (plan,) = plans("dizzy", [FIRST], seeds=1, done=[])
+    study_id = client.submit({**plan.document, "name": plan.name}).id
+    with site.database.read() as session:
+        study = Studies(session).get(study_id)
+    site.run(study)
+    site.trial(study, 0, state=TrialState.RUNNING)
+    site.lease(study, 0)
+    run = Reproduction(client, 0.5, lambda _plan, _cell: None)
+    run.run([plan])
+    assert run.paused == [plan.name]
+    assert run.used_seconds >= 0.5
+    with site.database.read() as session:
+        assert Studies(session).get(study_id).state == StudyState.PAUSED
