@@ -1,7 +1,7 @@
 """What a table of a paper is made of: systems, rows, and the study that trains a row."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from pydantic import Field
@@ -45,6 +45,9 @@ class Preset(System):
         "study begins when they are in the data folder"
     )
     epochs: int
+    rows: tuple[str, ...] = Field(
+        default=(), description="rows of the papers' tables that it is: table, colon, key"
+    )
 
 
 class Recipe(Spec):
@@ -110,13 +113,14 @@ class Row(Spec):
         own = products / _OPERATIONS_A_SECOND + steps * _SECONDS_A_STEP
         return self.recipe.updates * (own + _SECONDS_AN_UPDATE)
 
-    def as_preset(self) -> Preset:
-        """The system as studies name it."""
+    def as_preset(self, rows: Iterable[str]) -> Preset:
+        """The system as studies name it; `rows` are all that it is in the tables."""
         return Preset(
             **{name: getattr(self.system, name) for name in System.model_fields},
             training=self.training,
             task=self.task,
             epochs=self.recipe.epochs,
+            rows=tuple(rows),
         )
 
     def document(self, table: str, *, seed: int = 0) -> dict[str, Any]:

@@ -85,6 +85,7 @@ def _preset_entry(preset: Preset) -> PresetEntry:
         architecture=preset.architecture.model_dump(mode="json"),
         parametrization=preset.parametrization.model_dump(mode="json"),
         training=preset.training.model_dump(mode="json"),
+        rows=preset.rows,
         spec={
             "name": preset.title,
             "task": preset.task.model_dump(mode="json", exclude={"facts"}),

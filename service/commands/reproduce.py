@@ -132,7 +132,7 @@ def _train(
     run.run(todo)
     found = results_of(table, chosen, cells, refused=run.refused)
     _show(asked, found, title=table.title, form=form)
-    for key, why in run.refused.items():
+    for key, why in (*run.refused.items(), *run.lost.items()):
         complain(f"{key}: {why}")
     if run.paused:
         complain(

@@ -69,6 +69,8 @@ class Reproduction:
     """Called with each cell as it ends."""
     refused: dict[str, str] = field(default_factory=dict[str, str])
     """Rows that the server does not take, by key, and why: their data are missing."""
+    lost: dict[str, str] = field(default_factory=dict[str, str])
+    """Studies that ended without a result, by name, and what to do."""
     paused: list[str] = field(default_factory=list[str])
     """Names of the studies that the end of the budget paused."""
     used_seconds: float = 0.0
@@ -127,9 +129,13 @@ class Reproduction:
     def _end(self, one: "_Open") -> None:
         """Keep what a study that ended came to; one that somebody cancelled came to nothing."""
         found = next(iter(self.client.trials(one.study.id)), None)
-        if found is None or found.outcome not in (TrialState.COMPLETE, *_FAILED):
-            return
         plan, row = one.plan, one.plan.row
+        if found is None or found.outcome not in (TrialState.COMPLETE, *_FAILED):
+            self.lost[plan.name] = (
+                f"study {one.study.id} is {one.study.state} and has no result; delete it to have "
+                "it trained anew"
+            )
+            return
         epochs = plan.document["budget"]["epochs"]
         machines = {self._model_of(attempt.machine) for attempt in found.attempts}
         cell = Cell(

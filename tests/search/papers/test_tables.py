@@ -134,6 +134,9 @@ def test_a_preset_is_at_home_in_one_row() -> None:
     homes = [row.system.name for _, row in ROWS if row.preset]
     assert len(set(homes)) == len(homes)
     assert list(PRESETS) == homes
+    assert PRESETS["gru-128"].rows == ("permuted-mnist: gru-128",)
+    assert len(PRESETS["rnn-32"].rows) == 21
+    assert all(preset.rows for preset in PRESETS.values())
 
 
 def test_a_row_without_a_claim_says_why_it_is_not_judged() -> None:

@@ -130,6 +130,23 @@ def test_a_paused_study_is_resumed(site: Site, client: Client) -> None:
     assert [cell.study for cell in found] == [study.id]
 
 
+def test_a_study_that_somebody_cancelled_is_said_to_have_no_result(
+    site: Site, client: Client
+) -> None:
+    (plan,) = plans("dizzy", [FIRST], seeds=1, done=[])
+    study_id = client.submit({**plan.document, "name": plan.name}).id
+    with site.database.read() as session:
+        study = Studies(session).get(study_id)
+    site.run(study)
+    site.finish(study, StudyState.CANCELLED)
+    run = Reproduction(client, None, lambda _plan, _cell: None)
+    run.run([plan])
+    assert run.lost == {
+        plan.name: f"study {study_id} is cancelled and has no result; delete it to have it "
+        "trained anew"
+    }
+
+
 def test_a_training_that_failed_is_a_cell_with_its_reason(site: Site, client: Client) -> None:
     failed = {"state": TrialState.INFEASIBLE, "reason": "the loss is NaN", "test_quality": None}
     with coordinating(site, **failed):
