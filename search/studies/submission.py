@@ -24,6 +24,7 @@ from search.studies.resolving import resolved, with_defaults, with_original
 from search.studies.space_of import space_of
 from search.studies.spec import StudySpec
 from search.studies.states import announce
+from search.studies.unchosen import refuse_choosing
 from search.studies.warm_start import source_trials
 from search.tasks import DataSources
 from storage.accounts.audit import Audit
@@ -153,6 +154,7 @@ def checked_space(spec: StudySpec) -> AnySpace:
     _refuse_bits(spec, space)
     _refuse_presets(spec, space)
     _refuse_losses(spec, space)
+    refuse_choosing(spec, space)
     _refuse_other_lengths(spec, space)
     _refuse_limits(spec, space)
     _refuse_region(spec, space)
