@@ -13,6 +13,7 @@ from search.errors import Fault, SpecRefused
 from search.graphs.model_outputs import ModelOutputs
 from search.spaces import ARCHITECTURE_KINDS, PRESETS, AnySpace, SearchSpace
 from search.studies.feasibility import (
+    refuse_choosing,
     region_faults,
     runtime_fault,
     smallest_bytes,
@@ -24,7 +25,6 @@ from search.studies.resolving import resolved, with_defaults, with_original
 from search.studies.space_of import space_of
 from search.studies.spec import StudySpec
 from search.studies.states import announce
-from search.studies.unchosen import refuse_choosing
 from search.studies.warm_start import source_trials
 from search.tasks import DataSources
 from storage.accounts.audit import Audit

@@ -83,9 +83,17 @@ RECURRENT: tuple[Preset, ...] = (
         title="IRNN, 128 units",
         paper=_IRNN,
         description="The plain network with relu, started at the identity. Zhang et al. call "
-        f"so a network with an orthogonal start as well. {_SPECTRAL_NOTE}",
+        f"so irnn-128-orthogonal as well. {_SPECTRAL_NOTE}",
         architecture=Rnn(hidden_size=128, activation="relu"),
         parametrization=Dense(initialisation="identity"),
+    ),
+    _spectral(
+        name="irnn-128-orthogonal",
+        title="IRNN, 128 units, orthogonal start",
+        description="As irnn-128 with a random orthogonal matrix for the identity, and input "
+        f"matrices started from N(0, 1/n), which Zhang et al. call IRNN too. {_SPECTRAL_NOTE}",
+        architecture=Rnn(hidden_size=128, activation="relu", input_initialisation="gaussian"),
+        parametrization=Dense(initialisation="orthogonal"),
     ),
     _spectral(
         name="lstm-128",
