@@ -14,6 +14,7 @@ from search.graphs.model_outputs import ModelOutputs
 from search.papers import PRESETS
 from search.spaces import ARCHITECTURE_KINDS, AnySpace, SearchSpace
 from search.studies.feasibility import (
+    refuse_choosing,
     region_faults,
     runtime_fault,
     smallest_bytes,
@@ -154,6 +155,7 @@ def checked_space(spec: StudySpec) -> AnySpace:
     _refuse_bits(spec, space)
     _refuse_presets(spec, space)
     _refuse_losses(spec, space)
+    refuse_choosing(spec, space)
     _refuse_other_lengths(spec, space)
     _refuse_limits(spec, space)
     _refuse_region(spec, space)

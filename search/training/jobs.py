@@ -188,7 +188,11 @@ class EpochReport(Spec):
         "samples of batches where it is finite; null at epoch 0"
     )
     validation: float = Field(description="the task's metric on the validation split")
-    spectral_margin: float | None = None
+    spectral_margin: float | None = Field(
+        default=None,
+        description="the largest distance of a singular value from sigma*, which is the middle of "
+        "the family's interval, 0 for other matrices in residual branches, else 1",
+    )
     gradient_first: float | None = Field(
         default=None,
         description="|dL/dh| of the state before the first step or layer in the epoch's last "

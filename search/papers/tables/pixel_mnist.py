@@ -59,7 +59,7 @@ IRNN_128 = System(
     title="IRNN, 128 units",
     paper=IRNN,
     description="The plain network with relu, started at the identity. Zhang et al. call "
-    f"so a network with an orthogonal start as well. {SPECTRAL_NOTE}",
+    f"so irnn-128-orthogonal as well. {SPECTRAL_NOTE}",
     architecture=Rnn(hidden_size=128, activation="relu"),
     parametrization=Dense(initialisation="identity"),
 )

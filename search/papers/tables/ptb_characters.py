@@ -26,16 +26,17 @@ _DROPOUTS: dict[str, Any] = {
 }
 _TIED: dict[str, Any] = {"dropout_masks": "tied", **_DROPOUTS}
 _LSTM: dict[str, Any] = {
+    "start": 0.04,
     "learned_initial_state": False,
-    "input_dropout": 0.3,
+    "symbol_dropout": 0.3,
     "recurrent_dropout": 0.3,
     "readout_dropout": 0.5,
 }
 _DROPOUT_NOTE = "Dropout of 0.1 of inputs, and 0.5 of states and outputs. "
 _GRAVES_NOTE = (
     "The language model of characters after Graves: Adam at 2e-4, weight decay 1e-7, 20 samples a "
-    "step, nothing clipped, dropout 0.3 of inputs and states and 0.5 of outputs. The source starts "
-    "everything from U(±0.04) and drops inputs by character."
+    "step, nothing clipped, dropout 0.3 of inputs and states and 0.5 of outputs. Everything "
+    "starts from U(±0.04), and inputs are dropped by character."
 )
 _RECIPE = by_updates(
     TrainingSpec(learning_rate=1e-3, batch_size=32, clip_norm=1.0, nan_recovery=0.01, patience=10),
@@ -136,7 +137,6 @@ def _lstm(
         signature=_signature(49, 35),
         preset=True,
         erratum=erratum,
-        deviation="Starts and the dropout of inputs are not the source's.",
     )
 
 

@@ -19,8 +19,8 @@ _NOTE = (
     "gradient descent is our reading."
 )
 _DROPPED = (
-    " A share of 0.2 is dropped, here before the readout alone; the source says 80 % dropout, "
-    "which in its code is what is kept."
+    " A share of 0.2 is dropped of what enters a layer or the readout; the source says 80 % "
+    "dropout, which in its code is what is kept."
 )
 _SIGNATURE = Signature(
     input_size=128,
@@ -76,7 +76,7 @@ def _row(
     )
 
 
-_LAYERS: Any = {"layers": 2, "readout_dropout": 0.2}
+_LAYERS: Any = {"layers": 2, "layer_dropout": 0.2}
 
 PTB_WORDS = Table(
     name="ptb-words",

@@ -96,14 +96,18 @@ class Progress:
 class Member:
     """A trial, apart from who computes it."""
 
-    def __init__(self, entry: Entry, *, task: Criterion, device: torch.device) -> None:
+    def __init__(
+        self, entry: Entry, *, task: Criterion, device: torch.device, chooses: bool = True
+    ) -> None:
         """Begin anew, or where the resume file was written.
+
+        Without `chooses` validation tells nothing, and the last epoch is kept as the best.
 
         Raises:
             CheckpointError: the resume file is damaged, or belongs to another trial.
             ValueError: an original is needed, and not given.
         """
-        self.entry, self.device = entry, device
+        self.entry, self.device, self._chooses = entry, device, chooses
         self.job, self.training = entry.job, entry.job.trial.training
         self.task = criterion_of(task, self.training)
         trial = self.job.trial
@@ -244,7 +248,7 @@ class Member:
         """Whether what was just validated is the best so far."""
         progress, metric = self.progress, self.task.metric
         quality, best = found.values[metric.name], progress.best_quality
-        if best is None:
+        if best is None or not self._chooses:
             return True
         if quality != best:
             return metric.is_better(quality, best)

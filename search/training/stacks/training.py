@@ -129,7 +129,12 @@ class _Stack:
         for entry in self._hooks.newcomers():
             try:
                 self._check_key(entry)
-                member = Member(entry, task=self._task, device=self._device)
+                member = Member(
+                    entry,
+                    task=self._task,
+                    device=self._device,
+                    chooses=self._splits.chooses,
+                )
             except Exception as error:  # whatever it is, the others have no part in it
                 self._hooks.ended(entry, error)
                 continue

@@ -81,6 +81,7 @@ def perceptron(n: int, depth: int, matrix: int) -> int:
 COUNTS = [
     ("rnn-128", PIXELS, 18_058),
     ("irnn-128", PIXELS, 18_058),
+    ("irnn-128-orthogonal", PIXELS, 18_058),
     ("lstm-128", PIXELS, 68_106),
     ("lstm-128-peephole", PIXELS, 68_106 + 128**2),
     ("ornn-128-16", PIXELS, reflectors(128, 16) + (10 + 1 + 1 + 1) * 128 + 10),

@@ -1,6 +1,7 @@
 """Rates that fall when validation gets no better, and trials that then are complete."""
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,16 @@ def test_a_trial_is_complete_when_there_is_no_more_to_hope(
     assert result.reason is not None
     assert result.reason.startswith(reason)
     assert result.test_quality == 0.6
+
+
+def test_where_validation_chooses_nothing_the_last_epoch_is_kept(splits: Splits[Split]) -> None:
+    unchosen = replace(splits, chooses=False)
+    hooks = RecordingHooks()
+    task = Scripted(0.5, 0.4, 0.3, 0.6)
+    result = train(make_job(), unchosen, task=task, hooks=hooks)
+    assert (result.best_epoch, result.quality, result.test_quality) == (3, 0.3, 0.6)
+    chosen = train(make_job(), splits, task=Scripted(0.5, 0.4, 0.3, 0.6), hooks=RecordingHooks())
+    assert chosen.best_epoch == 1
 
 
 def test_a_metric_that_falls_is_better(splits: Splits[Split]) -> None:
