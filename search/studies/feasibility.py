@@ -12,8 +12,8 @@ from search.documents.region import ENDS
 from search.errors import Fault, SpecRefused
 from search.graphs.network_trial import NetworkTrial
 from search.measuring.runtimes import RUNTIMES
+from search.papers import PRESETS
 from search.spaces import (
-    PRESETS,
     AnySpace,
     NetworkSpace,
     SearchSpace,

@@ -62,7 +62,7 @@ def reproduce(
         Path | None,
         typer.Option(
             dir_okay=False,
-            help="A file of JSON lines: what it has is not trained again, what ends is added.",
+            help="File of JSON lines: what it has is not trained again, what ends is added.",
         ),
     ] = None,
     document: Annotated[
