@@ -155,7 +155,7 @@ def assert_presets_are_noted(site: Site, study_id: str) -> None:
     )
     inside, outside, *others = (trial.user_attrs for trial in mirrored.trials)
     assert inside["preset"] == "rnn-32"
-    assert inside["training.decay"] == 0.99
+    assert inside["training.epoch_updates"] == 50
     assert outside["preset"] == "svd-rnn-32-16"
     assert outside["rnn.hidden_size"] == 32
     assert outside["householder_svd.m1"] == 16
