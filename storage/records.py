@@ -3,7 +3,7 @@
 Times are aware datetimes in UTC. `Json` values are what `json.loads` gives.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
@@ -349,6 +349,8 @@ class MetricRecord:
     """Batches whose loss or gradient was NaN or Inf, and that training went on from."""
     seconds: float
     attempt: int
+    probes: Sequence[Json] | None = None
+    """Gradients of single updates, `{"update", "first", "last"}` each; null: none was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)

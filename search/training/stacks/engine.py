@@ -48,11 +48,11 @@ class Engine(Protocol):
         """
         ...
 
-    def step(self, *, last: bool) -> Sequence[Step]:
+    def step(self, *, watched: bool) -> Sequence[Step]:
         """Train on each member's next batch; several members whose step fails are as before.
 
         Args:
-            last: whether it is the epoch's last, in which the gradients' way back is watched.
+            watched: whether the gradients' way back is watched.
         """
         ...
 

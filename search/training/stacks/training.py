@@ -177,8 +177,11 @@ class _Stack:
         while (members := self._engines.members) and self._at < len(members[0].batches):
             self._engines.regroup()
             last = self._at + 1 == len(members[0].batches)
+            watched = last or any(member.is_probed for member in members)
             began = self._clock.now()
-            steps = self._engines.of_each(lambda engine, last=last: self._step(engine, last=last))
+            steps = self._engines.of_each(
+                lambda engine, watched=watched: self._step(engine, watched=watched)
+            )
             self._widths.took(self._clock.now() - began, members=len(members))
             self._share_seconds(members)
             self._guard(
@@ -190,9 +193,9 @@ class _Stack:
             self._let_go()
             self._join()
 
-    def _step(self, engine: Engine, *, last: bool) -> Sequence[Step]:
+    def _step(self, engine: Engine, *, watched: bool) -> Sequence[Step]:
         with self._batch():
-            return engine.step(last=last)
+            return engine.step(watched=watched)
 
     def _end_epoch(self, members: Sequence[Member]) -> None:
         """Validate, report, and move on; who is over leaves."""

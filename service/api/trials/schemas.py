@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from models.spec import Spec
+from search.documents.gradients import ProbedGradient
 from service.api.schema import ByName
 from storage.records import AttemptState, ThroughputKind, TrialOrigin, TrialState
 
@@ -241,6 +242,11 @@ class EpochDocument(Spec):
         description="batches that `training.nan_recovery` stepped in for"
     )
     seconds: float
+    probes: tuple[ProbedGradient, ...] | None = Field(
+        default=None,
+        exclude_if=lambda probes: probes is None,
+        description="of single updates, where `training.probe_every` asks for them",
+    )
 
 
 class ExportDocument(Spec):
