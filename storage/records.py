@@ -349,6 +349,8 @@ class MetricRecord:
     """Batches whose loss or gradient was NaN or Inf, and that training went on from."""
     seconds: float
     attempt: int
+    generalization_term: float | None = None
+    """`ln B(w)`, which models of one task are compared by; null where it is not defined."""
     probes: Sequence[Json] | None = None
     """Gradients of single updates, `{"update", "first", "last"}` each; null: none was asked for."""
 

@@ -182,6 +182,11 @@ MOST_PROBES: Final = 1000
 """Updates of an epoch of which gradients are told."""
 
 
+def _is_null(value: object) -> bool:
+    """The same of a number."""
+    return value is None
+
+
 def _is_empty(value: object) -> bool:
     """Whether it is left out: who reads reports of trials without it reads these."""
     return not value
@@ -202,6 +207,12 @@ class EpochReport(Spec):
         default=None,
         description="the largest distance of a singular value from sigma*, which is the middle of "
         "the family's interval, 0 for other matrices in residual branches, else 1",
+    )
+    generalization_term: float | None = Field(
+        default=None,
+        exclude_if=_is_null,
+        description="ln B(w) of a recurrent network of one matrix, to compare models of one task "
+        "and never as a bound, see `models.generalization`; null: the theorem speaks of others",
     )
     gradient_first: float | None = Field(
         default=None,

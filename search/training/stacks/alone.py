@@ -8,6 +8,7 @@ from torch import Tensor
 
 from models.backends.loops import State
 from models.errors import CheckpointError
+from models.generalization import generalization_term
 from models.linear import cached_forms
 from models.model import after_step, penalty, spectral_margin
 from models.network import GradientProbe, Network, observed
@@ -137,6 +138,13 @@ class Alone:
     def margins(self) -> Sequence[float | None]:
         """See `Engine`."""
         return [spectral_margin(self._module)]
+
+    def terms(self) -> Sequence[float | None]:
+        """See `Engine`."""
+        steps = self.members[0].job.trial.model.signature.sequence_length
+        found = generalization_term(self._module, steps=steps)
+        term = None if found is None else float(found)
+        return [term if term is not None and math.isfinite(term) else None]
 
     def numbers(self, place: int) -> Numbers:  # noqa: ARG002 -- there is one
         """See `Engine`."""

@@ -68,6 +68,10 @@ class Engine(Protocol):
         """Each member's spectral margin."""
         ...
 
+    def terms(self) -> Sequence[float | None]:
+        """Each member's generalization term."""
+        ...
+
     def numbers(self, place: int) -> Numbers:
         """All that a member takes along; it may be written over by the next step."""
         ...

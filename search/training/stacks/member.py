@@ -298,7 +298,12 @@ class Member:
         progress.best_loss = found.loss
 
     def report(
-        self, found: Found, *, margin: float | None, stood_still_seconds: float
+        self,
+        found: Found,
+        *,
+        margin: float | None,
+        term: float | None,
+        stood_still_seconds: float,
     ) -> EpochReport:
         """What is said of the epoch that is over."""
         progress = self.progress
@@ -308,6 +313,7 @@ class Member:
             train_loss=progress.loss_sum / progress.loss_samples if trained else None,
             validation=found.values[self.task.metric.name],
             spectral_margin=margin,
+            generalization_term=term,
             gradient_first=progress.gradient_first,
             gradient_last=progress.gradient_last,
             probes=progress.probes,

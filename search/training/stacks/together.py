@@ -161,6 +161,11 @@ class Together:
         """See `Engine`."""
         return self._stack.spectral_margins()
 
+    def terms(self) -> Sequence[float | None]:
+        """See `Engine`."""
+        steps = self.members[0].job.trial.model.signature.sequence_length
+        return self._stack.generalization_terms(steps=steps)
+
     def numbers(self, place: int) -> Numbers:
         """See `Engine`."""
         optimizer: dict[str, Tensor] = {}

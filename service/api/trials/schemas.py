@@ -13,6 +13,11 @@ from storage.records import AttemptState, ThroughputKind, TrialOrigin, TrialStat
 _ENDED = frozenset(state for state in TrialState if state.has_ended)
 
 
+def _is_null(value: object) -> bool:
+    """Whether an answer leaves a field out."""
+    return value is None
+
+
 class TrialValues(ByName):
     """All objectives; null where a trial has no value (yet), or its study does not ask for it."""
 
@@ -242,9 +247,15 @@ class EpochDocument(Spec):
         description="batches that `training.nan_recovery` stepped in for"
     )
     seconds: float
+    generalization_term: float | None = Field(
+        default=None,
+        exclude_if=_is_null,
+        description="ln B(w) of a recurrent network of one matrix, to compare models of one task "
+        "and never as a bound",
+    )
     probes: tuple[ProbedGradient, ...] | None = Field(
         default=None,
-        exclude_if=lambda probes: probes is None,
+        exclude_if=_is_null,
         description="of single updates, where `training.probe_every` asks for them",
     )
 
