@@ -247,12 +247,13 @@ def spectral_distance(module: nn.Module) -> Tensor | None:
     distances = [
         (values.abs() - part.sigma_star).abs().max().double()
         for part in stored_matrices(module)
-        if (values := _spectrum(part)) is not None
+        if (values := spectrum_of(part)) is not None
     ]
     return torch.stack(distances).max() if distances else None
 
 
-def _spectrum(linear: StructuredLinear) -> Tensor | None:
+def spectrum_of(linear: StructuredLinear) -> Tensor | None:
+    """Singular values, known or computed; None where that would take long."""
     known = linear.singular_values()
     if known is not None or min(linear.in_features, linear.out_features) > LARGEST_DECOMPOSED:
         return known

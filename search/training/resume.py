@@ -13,6 +13,7 @@ from torch import Tensor
 
 from models.errors import CheckpointError
 from models.spec import Spec
+from search.documents.gradients import ProbedGradient
 from search.training.jobs import TrainJob
 
 _FORMAT: Final = "reflectory-resume-3"
@@ -41,6 +42,7 @@ class Position(Spec):
         default=None, description="see `EpochReport`; null until the epoch's last batch is done"
     )
     gradient_last: float | None = Field(default=None, description="likewise")
+    probes: tuple[ProbedGradient, ...] = Field(default=(), description="see `EpochReport`")
     seconds: float = Field(default=0.0, ge=0, description="what they took")
     best_epoch: int = Field(default=0, ge=0, description="0 too while no epoch is over")
     best_quality: float | None = Field(default=None, description="null while no epoch is over")

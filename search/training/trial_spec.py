@@ -165,6 +165,15 @@ class TrainingSpec(Spec):
         description="a trial is complete after so many epochs without a better validation metric; "
         "null: after those of the budget",
     )
+    probe_every: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        exclude_if=_is_null,
+        description="the norms of the loss's gradient at the first and the last state are told of "
+        "each update whose number, counted from the trial's first one, is a multiple of this, of "
+        "at most 1,000 in an epoch; null: of an epoch's last update alone",
+    )
     quantised_epochs: int = Field(
         default=2,
         ge=0,

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from models.backends.loops import State
 from models.errors import CheckpointError
+from models.generalization import generalization_term
 from models.linear import cached_forms
 from models.model import after_step, penalty, spectral_margin
 from models.network import GradientProbe, Network, observed
@@ -91,7 +92,7 @@ class Alone:
         self._forget_at_pass()
         self._module.train()
 
-    def step(self, *, last: bool) -> Sequence[Step]:
+    def step(self, *, watched: bool) -> Sequence[Step]:
         """See `Engine`."""
         (member,) = self.members
         self._generators.lend(self._drawing)
@@ -99,9 +100,9 @@ class Alone:
         batch = self._samples.take(member.batches[member.progress.batch])
         self._optimizer.zero_grad(set_to_none=True)
         # One batch of an epoch is enough to see by, and costs the others nothing.
-        watched = observed(self._module) if last else nullcontext(GradientProbe())
+        watching = observed(self._module) if watched else nullcontext(GradientProbe())
         norm = None
-        with rounded_for_a_step(self._module, member.bits_of_steps), watched as probe:
+        with rounded_for_a_step(self._module, member.bits_of_steps), watching as probe:
             output, carried = answer(self._module, self._samples, batch, self._carried)
             loss = self._task.loss(output, batch.y)
             wanted = loss if member.teacher is None else self._taught(output, batch, loss)
@@ -137,6 +138,13 @@ class Alone:
     def margins(self) -> Sequence[float | None]:
         """See `Engine`."""
         return [spectral_margin(self._module)]
+
+    def terms(self) -> Sequence[float | None]:
+        """See `Engine`."""
+        steps = self.members[0].job.trial.model.signature.sequence_length
+        found = generalization_term(self._module, steps=steps)
+        term = None if found is None else float(found)
+        return [term if term is not None and math.isfinite(term) else None]
 
     def numbers(self, place: int) -> Numbers:  # noqa: ARG002 -- there is one
         """See `Engine`."""

@@ -12,10 +12,11 @@ from torch import Tensor
 from models.errors import CheckpointError
 from models.network import Network
 from models.quantization import Bits
+from search.documents.gradients import ProbedGradient
 from search.errors import TrainingDiverged
 from search.tasks import Criterion, Samples
 from search.training.distillation import Teacher
-from search.training.jobs import EpochReport, Verdict
+from search.training.jobs import MOST_PROBES, EpochReport, Verdict
 from search.training.resume import Position, ResumeState, Tensors, from_bytes, to_bytes
 from search.training.stacks.entries import Entry, TrainingResult
 from search.training.stacks.member_numbers import Numbers, seeded
@@ -70,6 +71,7 @@ class Progress:
     recovered_batches: int = 0
     gradient_first: float | None = None
     gradient_last: float | None = None
+    probes: tuple[ProbedGradient, ...] = ()
     seconds: float = 0.0
     best_epoch: int = 0
     best_quality: float | None = None
@@ -218,6 +220,18 @@ class Member:
             done=self.progress.pass_batches,
         )
 
+    @property
+    def next_update(self) -> int:
+        """The number of the next update, counted from the trial's first."""
+        return (max(1, self.progress.epoch) - 1) * len(self.batches) + self.progress.batch + 1
+
+    @property
+    def is_probed(self) -> bool:
+        """Whether the next update's gradients are told of, beside those of the epoch's last."""
+        every = self.training.probe_every
+        is_due = every is not None and self.next_update % every == 0
+        return is_due and len(self.progress.probes) < MOST_PROBES
+
     def batch_done(self, step: Step) -> None:
         """Take note of a step.
 
@@ -229,7 +243,16 @@ class Member:
             what = f"the gradient's norm is {step.norm}" if total else f"the loss is {step.total}"
             progress = self.progress
             raise TrainingDiverged(f"epoch {progress.epoch}, batch {progress.batch + 1}: {what}")
+        probe = None
+        if self.is_probed:
+            probe = ProbedGradient(
+                update=self.next_update,
+                first=_finite_or_none(step.gradient_first),
+                last=_finite_or_none(step.gradient_last),
+            )
         self.progress.add(step)
+        if probe is not None:
+            self.progress.probes = (*self.progress.probes, probe)
 
     def check_epoch(self) -> None:
         """Refuse an epoch that taught nothing.
@@ -275,7 +298,12 @@ class Member:
         progress.best_loss = found.loss
 
     def report(
-        self, found: Found, *, margin: float | None, stood_still_seconds: float
+        self,
+        found: Found,
+        *,
+        margin: float | None,
+        term: float | None,
+        stood_still_seconds: float,
     ) -> EpochReport:
         """What is said of the epoch that is over."""
         progress = self.progress
@@ -285,8 +313,10 @@ class Member:
             train_loss=progress.loss_sum / progress.loss_samples if trained else None,
             validation=found.values[self.task.metric.name],
             spectral_margin=margin,
+            generalization_term=term,
             gradient_first=progress.gradient_first,
             gradient_last=progress.gradient_last,
+            probes=progress.probes,
             recovered_batches=progress.recovered_batches,
             seconds=progress.seconds,
             stood_still_seconds=stood_still_seconds,
@@ -380,7 +410,7 @@ class Member:
             raise CheckpointError(f"the resume file does not fit the model: {error}") from error
         self.best = {name: tensor.to(self.device) for name, tensor in state.best.items()}
         self.best_optimizer = state.best_optimizer
-        self.progress = Progress(**state.position.model_dump())
+        self.progress = Progress(**dict(state.position))
         if self.device.type == "cuda" and "cuda" not in generators:
             generators = {**seeded(self.job.trial.seed, self.device), **generators}
         parts = sorted(state.carried, key=int)

@@ -104,23 +104,23 @@ class Together:
             [scales.get(name, plain) for name in self._stack.parameters],
         )
 
-    def step(self, *, last: bool) -> Sequence[Step]:
+    def step(self, *, watched: bool) -> Sequence[Step]:
         """See `Engine`."""
         self._remember()
         try:
-            return self._stepped(last=last)
+            return self._stepped(watched=watched)
         except Exception:
             self._undo()
             raise
 
-    def _stepped(self, *, last: bool) -> Sequence[Step]:
+    def _stepped(self, *, watched: bool) -> Sequence[Step]:
         members, stack = self.members, self._stack
         batches = take_each(
             self._samples, [member.batches[member.progress.batch] for member in members]
         )
         parameters = [*stack.parameters.values()]
-        watched = stack.observed() if last else nullcontext(None)
-        with self._rounded_for_a_step(), watched as probe:
+        watching = stack.observed() if watched else nullcontext(None)
+        with self._rounded_for_a_step(), watching as probe:
             outputs, losses, *carried = self._forward(batches)
             totals = losses
             by_teacher: State = ()
@@ -160,6 +160,11 @@ class Together:
     def margins(self) -> Sequence[float | None]:
         """See `Engine`."""
         return self._stack.spectral_margins()
+
+    def terms(self) -> Sequence[float | None]:
+        """See `Engine`."""
+        steps = self.members[0].job.trial.model.signature.sequence_length
+        return self._stack.generalization_terms(steps=steps)
 
     def numbers(self, place: int) -> Numbers:
         """See `Engine`."""

@@ -66,6 +66,8 @@ class _Validated:
 
     found: Found
     margin: float | None
+    term: float | None
+    """Of generalization."""
     state: Tensors | None
     """The numbers that were validated, if they are the best so far."""
     optimizer: Tensors
@@ -177,8 +179,11 @@ class _Stack:
         while (members := self._engines.members) and self._at < len(members[0].batches):
             self._engines.regroup()
             last = self._at + 1 == len(members[0].batches)
+            watched = last or any(member.is_probed for member in members)
             began = self._clock.now()
-            steps = self._engines.of_each(lambda engine, last=last: self._step(engine, last=last))
+            steps = self._engines.of_each(
+                lambda engine, watched=watched: self._step(engine, watched=watched)
+            )
             self._widths.took(self._clock.now() - began, members=len(members))
             self._share_seconds(members)
             self._guard(
@@ -190,9 +195,9 @@ class _Stack:
             self._let_go()
             self._join()
 
-    def _step(self, engine: Engine, *, last: bool) -> Sequence[Step]:
+    def _step(self, engine: Engine, *, watched: bool) -> Sequence[Step]:
         with self._batch():
-            return engine.step(last=last)
+            return engine.step(watched=watched)
 
     def _end_epoch(self, members: Sequence[Member]) -> None:
         """Validate, report, and move on; who is over leaves."""
@@ -233,10 +238,10 @@ class _Stack:
         validation = self._splits.validation
         with engine.rounded():
             found = evaluate(engine.networks, engine.members, validation, batch=self._batch)
-            margins = engine.margins()
+            margins, terms = engine.margins(), engine.terms()
             return [
-                one if isinstance(one, TrainingDiverged) else _kept(engine, place, one, margin)
-                for place, (one, margin) in enumerate(zip(found, margins, strict=True))
+                one if isinstance(one, TrainingDiverged) else _kept(engine, place, one, diagnostics)
+                for place, (one, *diagnostics) in enumerate(zip(found, margins, terms, strict=True))
             ]
 
     def _report(self, member: Member, validated: _Validated | TrainingDiverged) -> None:
@@ -248,6 +253,7 @@ class _Stack:
         report = member.report(
             validated.found,
             margin=validated.margin,
+            term=validated.term,
             stood_still_seconds=self._hooks.stood_still_seconds,
         )
         member.entry.hooks.say_epoch(report)
@@ -349,16 +355,19 @@ class _Stack:
                 context.__exit__(None, None, None)
 
 
-def _kept(engine: Engine, place: int, found: Found, margin: float | None) -> _Validated:
+def _kept(
+    engine: Engine, place: int, found: Found, diagnostics: Sequence[float | None]
+) -> _Validated:
     """What an epoch made of a member, with its numbers where they are the best so far."""
     member = engine.members[place]
+    margin, term = diagnostics
     if not member.is_best(found):
-        return _Validated(found, margin, None, {})
+        return _Validated(found, margin, term, None, {})
     optimizer: Tensors = {}
     if member.keeps_optimizer:
         kept = engine.numbers(place).optimizer
         optimizer = {name: tensor.clone() for name, tensor in kept.items()}
-    return _Validated(found, margin, engine.state(place), optimizer)
+    return _Validated(found, margin, term, engine.state(place), optimizer)
 
 
 class _OfHooks(BaseException):
