@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pydantic import Field, ValidationError
@@ -82,11 +82,11 @@ class ResumeState:
     """By `<parameter>/<quantity>`."""
     generators: Tensors
     """Generator states by name; `order` is the one from which the epoch underway is drawn."""
-    best_optimizer: Tensors
-    """As `optimizer`, at the best epoch, where training may go on from there; else empty."""
     carried: Tensors
     """The parts of the state in which the model ended the last batch, by number, where the next one
     goes on from it; behind them those of the model that it learns from; else empty."""
+    best_optimizer: Tensors = field(default_factory=dict[str, Tensor])
+    """As `optimizer`, at the best epoch, where training may go on from there; else empty."""
 
 
 def to_bytes(state: ResumeState, *, job: TrainJob) -> bytes:

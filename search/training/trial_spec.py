@@ -170,9 +170,9 @@ class TrainingSpec(Spec):
         ge=1,
         le=10_000_000,
         exclude_if=_is_null,
-        description="the norms of the loss's gradient at the first and the last state are told of "
-        "each update whose number, counted from the trial's first one, is a multiple of this, of "
-        "at most 1,000 in an epoch; null: of an epoch's last update alone",
+        description="the learning curve has the norms of the loss's gradient at the first and the "
+        "last state in each update whose number, counted from the trial's first one, is a multiple "
+        "of this, in at most 1,000 of an epoch; null: in an epoch's last update alone",
     )
     quantised_epochs: int = Field(
         default=2,
