@@ -85,6 +85,15 @@ class StructuredLinear(nn.Module, CachesForms, Quantised):
         """Singular values `[G, min(out, in)]`, unsorted and signed, where they are known."""
         return None
 
+    @property
+    def sigma_star(self) -> float | Tensor:
+        """What singular values are to be near: 1, where a gradient keeps its norm.
+
+        In a branch that is added to its own input it is 0, unless the parametrization itself says
+        which values there are.
+        """
+        return 0.0 if self.slot.residual and self.singular_values() is None else 1.0
+
     def penalty(self) -> Tensor | None:
         """A scalar to add to the training loss, where the parametrization asks for one."""
         return None

@@ -230,7 +230,9 @@ LARGEST_DECOMPOSED = 256
 
 @torch.no_grad()
 def spectral_margin(module: nn.Module) -> float | None:
-    """`max |sigma_i - 1|` over all singular values of the structured weights.
+    """`max |sigma_i - sigma*|` over all singular values of the structured weights.
+
+    sigma* is each one's own, see `StructuredLinear.sigma_star`.
 
     Where a parametrization does not know them they are computed, which is done for matrices of a
     shorter side of at most 256 alone: once an epoch it then costs milliseconds. None where there
@@ -243,14 +245,15 @@ def spectral_margin(module: nn.Module) -> float | None:
 def spectral_distance(module: nn.Module) -> Tensor | None:
     """The same as a scalar."""
     distances = [
-        (values.abs() - 1).abs().max().double()
+        (values.abs() - part.sigma_star).abs().max().double()
         for part in stored_matrices(module)
-        if (values := _spectrum(part)) is not None
+        if (values := spectrum_of(part)) is not None
     ]
     return torch.stack(distances).max() if distances else None
 
 
-def _spectrum(linear: StructuredLinear) -> Tensor | None:
+def spectrum_of(linear: StructuredLinear) -> Tensor | None:
+    """Singular values, known or computed; None where that would take long."""
     known = linear.singular_values()
     if known is not None or min(linear.in_features, linear.out_features) > LARGEST_DECOMPOSED:
         return known

@@ -11,6 +11,7 @@ column of rank adds nothing. They have no gradient, and stay zeros.
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, Self, cast, final
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from models.backends.call import State
+from models.generalization import generalization_term
 from models.hooks import Projected
 from models.linear import StructuredLinear
 from models.math.dropout import drawn_by
@@ -132,6 +134,17 @@ class StackedNetwork:
         """Each member's `models.model.spectral_margin`."""
         largest = cast(list[float], self.of_each(_spectral_distance).tolist())
         return [None if value < 0 else value for value in largest]
+
+    @torch.no_grad()
+    def generalization_terms(self, *, steps: int) -> list[float | None]:
+        """Each member's `models.generalization.generalization_term`."""
+
+        def of_one(one: Network) -> Tensor:
+            found = generalization_term(one, steps=steps)
+            return torch.tensor(math.nan, dtype=torch.float64) if found is None else found
+
+        terms = cast(list[float], self.of_each(of_one).tolist())
+        return [term if math.isfinite(term) else None for term in terms]
 
     @contextmanager
     def observed(self) -> Generator[StackedProbe]:

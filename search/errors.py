@@ -4,6 +4,7 @@ SearchError
 ├── Refused             a document is not taken; each fault names path, value and what is allowed
 │   ├── SpecRefused     the study spec cannot be run: change the named part
 │   └── ReportRefused   a worker said what cannot be: its attempt ends as failed
+├── UnknownName         the papers have no table, row or system of this name: take another
 ├── DataError           a data file is missing or damaged: put the named file right
 ├── TaskUnresolved      a task was asked about data that nobody looked at: a bug of ours
 ├── OriginalUnresolved  the same of a model that a study compresses: a bug of ours
@@ -47,6 +48,10 @@ class SpecRefused(Refused):
 
 class ReportRefused(Refused):
     """What a worker said of its attempt cannot be."""
+
+
+class UnknownName(SearchError):
+    """The papers have no table, row or system of a name; the message tells those that are near."""
 
 
 class DataError(SearchError):

@@ -81,6 +81,12 @@ ENTRIES: Mapping[str, _Entry] = {
         "Try a configuration of your own next, or go on from a trial; a finished study runs on.",
         "enqueue 3f1c9a2b7d4e --architecture rnn --parametrization low_rank -p low_rank.d=4",
     ),
+    "reproduce": _Entry(
+        "reproduce:reproduce",
+        _STUDIES,
+        "Train the rows of a paper's table, and print what is measured beside what is printed.",
+        "reproduce ucr --rows GunPoint,Coffee --seeds 2 --budget 30min",
+    ),
     "cancel": _Entry(
         "studies:cancel",
         _STUDIES,
@@ -140,6 +146,12 @@ ENTRIES: Mapping[str, _Entry] = {
         _INPUTS,
         "Show what a study may name: architectures, tasks, presets, samplers and the rest.",
         "catalog",
+    ),
+    "papers": _Entry(
+        "papers:papers",
+        _INPUTS,
+        "Show the tables of the papers, or the rows of one: what is printed and misprinted.",
+        "papers ucr",
     ),
     "serve": _Entry(
         "operators.serve:serve",

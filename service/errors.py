@@ -37,6 +37,7 @@ from search.errors import (
     SpecRefused,
     TaskUnresolved,
     TrainingDiverged,
+    UnknownName,
     WorkerRefused,
 )
 from search.logs import bound
@@ -104,6 +105,7 @@ ANSWERS: Mapping[type[Exception], Answer] = {
     SpecRefused: Answer(_WRONG, "spec-refused", "The spec cannot be run"),
     Refused: Answer(_WRONG, "refused", "The document is not taken"),
     ReportRefused: Answer(_WRONG, "report-refused", "A worker said what cannot be"),
+    UnknownName: Answer(HTTPStatus.NOT_FOUND, "unknown-name", "The papers have no such thing"),
     DataError: Answer(_AWAY, "data", "The task's data is not there"),
     TaskUnresolved: Answer(_OURS, "internal", "The task was not looked at"),
     OriginalUnresolved: Answer(_OURS, "model-unresolved", "The model was not looked at"),

@@ -12,6 +12,7 @@ from service.api.health import routes as health
 from service.api.keys import routes as keys
 from service.api.metrics import routes as metrics
 from service.api.models import routes as models
+from service.api.papers import routes as papers
 from service.api.quotas import routes as quota
 from service.api.studies import routes as studies
 from service.api.trials import routes as trials
@@ -19,6 +20,7 @@ from service.api.webhooks import routes as webhooks
 from service.pages import form as form_pages
 from service.pages import login
 from service.pages import overview as pages
+from service.pages import papers as paper_pages
 from service.pages import report as reports
 from service.pages import studies as study_pages
 from service.pages import uploads as upload_pages
@@ -35,6 +37,7 @@ ROUTERS = (
     devices.router,
     quota.router,
     catalog.router,
+    papers.router,
     keys.router,
     audit.router,
     health.router,
@@ -44,6 +47,7 @@ ROUTERS = (
     pages.router,
     form_pages.router,
     upload_pages.router,
+    paper_pages.router,
     study_pages.router,
     dashboard.router,
 )

@@ -3,7 +3,7 @@
 Times are aware datetimes in UTC. `Json` values are what `json.loads` gives.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
@@ -349,6 +349,10 @@ class MetricRecord:
     """Batches whose loss or gradient was NaN or Inf, and that training went on from."""
     seconds: float
     attempt: int
+    generalization_term: float | None = None
+    """`ln B(w)`, which models of one task are compared by; null where it is not defined."""
+    probes: Sequence[Json] | None = None
+    """Gradients of single updates, `{"update", "first", "last"}` each; null: none was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)

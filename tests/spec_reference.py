@@ -85,7 +85,9 @@ def _sections() -> Iterator[tuple[str, Schema]]:
     for entry in (*known.architectures, *known.parametrizations):
         yield _titled(entry), entry.json_schema
     yield "`model`", Numbers.model_json_schema()
-    yield "`training`", TrainingSpec.model_json_schema()
+    training = TrainingSpec.model_json_schema()
+    yield "`training`", training
+    yield from training["$defs"].items()
     yield "`compress`", Distillation.model_json_schema()
 
 

@@ -13,9 +13,15 @@ from models.architectures.inputs import StructuredInputs, input_layer, is_struct
 from models.architectures.recurrent_network import Cell, DropoutMasks, RecurrentNetwork
 from models.embedding import Embedding
 from models.linear import Affine
+from models.math.initialisation import uniform_
 from models.parameter_sampler import ParameterSampler
 from models.parametrizations import Parametrization
 from models.spec import Signature, Slot
+
+
+def _is_unused(value: object) -> bool:
+    """Whether documents leave a field out: those of earlier models stay what they were."""
+    return not value
 
 
 class Recurrent(Architecture):
@@ -71,6 +77,38 @@ class Recurrent(Architecture):
     readout_dropout: float = Field(
         default=0.0, ge=0, lt=1, description="share of the state hidden from the readout"
     )
+    layer_dropout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        exclude_if=_is_unused,
+        description=(
+            "share of the numbers dropped that enter each layer and the readout, drawn for each "
+            "unit, step and sample; what a layer gives its own next step stays whole (Zaremba, "
+            "Sutskever and Vinyals, arXiv:1409.2329)"
+        ),
+    )
+    symbol_dropout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        exclude_if=_is_unused,
+        description=(
+            "share of the symbols, or of the features, hidden from the first layer, the same for "
+            "all steps of a sequence or window (Gal and Ghahramani, arXiv:1512.05287)"
+        ),
+    )
+    start: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        exclude_if=_is_unused,
+        description=(
+            "where all parameters start, biases and first states too: uniform within ± this, as "
+            "the language model of Gal's code with 0.04; null: as the architecture and the "
+            "parametrization say"
+        ),
+    )
 
     @classmethod
     def suggest(cls, sampler: ParameterSampler, signature: Signature) -> Self:  # noqa: ARG003 -- one range
@@ -106,6 +144,11 @@ class Recurrent(Architecture):
         if self.input_dropout:
             per_layer += 2 * self.gates * self.state_size
         between = (self.layers - 1) * self.state_size
+        if self.layer_dropout:
+            # Masks, and what is left, of all that enters a layer or the readout.
+            between += 2 * (signature.input_size + self.layers * self.state_size)
+        if self.symbol_dropout:
+            between += 2 * signature.input_size
         answered = 3 * self.state_size if signature.output_steps == "every" else 0
         return signature.sequence_length * (self.layers * per_layer + between + answered)
 
@@ -149,8 +192,13 @@ class Recurrent(Architecture):
             recurrent_dropout=self.recurrent_dropout,
             dropout_masks=self.dropout_masks,
             readout_dropout=self.readout_dropout,
+            layer_dropout=self.layer_dropout,
+            symbol_dropout=self.symbol_dropout,
         )
         self.initialise(network, generator=generator)
+        if self.start is not None:
+            for parameter in network.parameters():
+                uniform_(parameter, -self.start, self.start, generator=generator)
         return network
 
     @abstractmethod

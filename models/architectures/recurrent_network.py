@@ -103,6 +103,7 @@ class RecurrentLayers(nn.Module, CachesForms):
         input_dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
         dropout_masks: DropoutMasks = "per_gate",
+        layer_dropout: float = 0.0,
     ) -> None:
         """There is an input layer and a cell for each layer and direction.
 
@@ -116,6 +117,7 @@ class RecurrentLayers(nn.Module, CachesForms):
             input_dropout: share of a cell's input projections dropped, whole steps at once.
             recurrent_dropout: share of the state hidden from the recurrent matrices.
             dropout_masks: whether all gates share one recurrent mask, or each has its own.
+            layer_dropout: share of the numbers that enter each layer, the first one too.
         """
         super().__init__()
         self.recurrent = recurrent
@@ -127,6 +129,7 @@ class RecurrentLayers(nn.Module, CachesForms):
         self.input_dropout = input_dropout
         self.recurrent_dropout = recurrent_dropout
         self.dropout_masks: DropoutMasks = dropout_masks
+        self.layer_dropout = layer_dropout
         self._cached: list[_Applied] | None = None
 
     def run_layers(
@@ -157,6 +160,7 @@ class RecurrentLayers(nn.Module, CachesForms):
             above = first + self.directions < len(applied)
             # Whoever needs the last state alone keeps no other one.
             every = return_sequences or above
+            x = dropout(x, self.layer_dropout, training=self.training)
             sides: list[Tensor] = []
             for place in range(first, first + self.directions):
                 backwards = place > first
@@ -262,6 +266,8 @@ class RecurrentNetwork(RecurrentLayers, Network):
         recurrent_dropout: float,
         dropout_masks: DropoutMasks,
         readout_dropout: float,
+        layer_dropout: float,
+        symbol_dropout: float,
     ) -> None:
         """`initial_state` is `[layers, parts, n]`; there are as many inputs and cells as layers."""
         super().__init__(
@@ -272,6 +278,7 @@ class RecurrentNetwork(RecurrentLayers, Network):
             input_dropout=input_dropout,
             recurrent_dropout=recurrent_dropout,
             dropout_masks=dropout_masks,
+            layer_dropout=layer_dropout,
         )
         self.input_size = input_size
         self.embedding = embedding
@@ -279,6 +286,7 @@ class RecurrentNetwork(RecurrentLayers, Network):
         self.register_parameter("initial_state", initial_state)
         self.every_step = every_step
         self.readout_dropout = readout_dropout
+        self.symbol_dropout = symbol_dropout
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """`[B, T, input_size]` -> `[B, output_size]`, or `[B, T, output_size]` for every step.
@@ -312,7 +320,7 @@ class RecurrentNetwork(RecurrentLayers, Network):
         return self._run(x, state, None)
 
     def _run(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
-        numbers = x if self.embedding is None else self.embedding(x)
+        numbers = self._shown(x, x if self.embedding is None else self.embedding(x))
         states, ends = self.run_layers(
             numbers.transpose(0, 1),
             [self._start(numbers, layer, state) for layer in range(len(self.cells))],
@@ -323,8 +331,19 @@ class RecurrentNetwork(RecurrentLayers, Network):
         outputs = (
             self._watched(states, lengths) if self.every_step else self.watch_last(ends[-1][0])
         )
+        outputs = dropout(outputs, self.layer_dropout, training=self.training)
         answers = self.readout(dropout(outputs, self.readout_dropout, training=self.training))
         return answers, tuple(part for end in ends for part in end)
+
+    def _shown(self, x: Tensor, numbers: Tensor) -> Tensor:
+        """What the first layer sees of the inputs' numbers `[B, T, input_size]`."""
+        if not (self.training and self.symbol_dropout):
+            return numbers
+        symbols = self.input_size if self.embedding is None else self.embedding.vocabulary
+        mask = dropout(numbers.new_ones(len(numbers), symbols), self.symbol_dropout)
+        if self.embedding is None:
+            return numbers * mask.unsqueeze(1)
+        return numbers * mask.gather(1, x).unsqueeze(-1)
 
     def _watched(self, states: Tensor, lengths: Tensor | None) -> Tensor:
         """All states `[B, T, n]`, the last one shown to the probe, if there is one.

@@ -200,6 +200,11 @@ class HouseholderSvdLinear(StructuredLinear, Projected):
         """S `[G, min(out, in)]`, in at least single precision."""
         return self.spectrum.values(raised(self.p))
 
+    @property
+    def sigma_star(self) -> float | Tensor:
+        """The middle of the interval of s."""
+        return self.spectrum.centre
+
     def make_form(self) -> DenseForm | LowRankForm:
         """Diagonal plus low rank where that is the cheaper product, else W."""
         # The 1 x 1 reflectors are signs, and act on the last singular value.

@@ -64,6 +64,9 @@ class PresetEntry(Spec):
     architecture: dict[str, Any]
     parametrization: dict[str, Any]
     training: dict[str, Any]
+    rows: tuple[str, ...] = Field(
+        default=(), description="rows of the papers' tables that it is: table, colon, key"
+    )
     spec: dict[str, Any] = Field(description="a study of this one trial, ready to be sent")
 
 

@@ -98,7 +98,7 @@ def _check_checkpoint(stream: BinaryIO, size: int, job: TrainJob) -> None:
 
 def _check_resume(stream: BinaryIO, size: int, job: TrainJob) -> None:
     layout = _layout(job.trial.model.model_dump_json())
-    most = (2 + 2 * _OF_A_PARAMETER) * len(layout) + len(_GENERATORS)
+    most = (2 + 4 * _OF_A_PARAMETER) * len(layout) + len(_GENERATORS)
     tensors, metadata = contents(stream, size, widths=_WIDTHS, most_tensors=most)
     position = position_in(metadata, job=job)
     if not job.first_epoch <= position.epoch <= job.last_epoch + 1:
@@ -115,7 +115,8 @@ def _check_resume(stream: BinaryIO, size: int, job: TrainJob) -> None:
     _check_state("model:", groups["model"], layout)
     if groups["best"]:
         _check_state("best:", groups["best"], layout)
-    _check_optimizer(groups["optimizer"], layout)
+    for group in ("optimizer", "best_optimizer"):
+        _check_optimizer(groups[group], layout)
     _check_generators(groups["rng"])
     _check_carried(groups["carried"], layout, batch_size=job.trial.training.batch_size)
 

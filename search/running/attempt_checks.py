@@ -149,7 +149,7 @@ def check_training(body: Completion, job: TrialJob, curve: Mapping[int, float]) 
         allowed = max((epoch for epoch in curve if epoch <= job.last_epoch), default=0)
         message = f"{trained} is more than was reported; allowed is up to {allowed}"
         faults.append(Fault("epochs_trained", message))
-    if body.outcome == "complete" and trained != job.last_epoch:
+    if body.outcome == "complete" and trained != job.last_epoch and not job.may_end_early:
         message = f"{trained} is not the budget of a complete trial; allowed is {job.last_epoch}"
         faults.append(Fault("epochs_trained", message))
     if body.outcome in ("complete", "stopped", "paused"):

@@ -274,6 +274,10 @@ def checked_epoch(
     return MetricRecord(**body.model_dump(exclude=OF_THE_LEASE), attempt=attempt.number)
 
 
+_NOT_TOLD = ("attempt", "probes")
+"""What events do not tell of an epoch: whose word it was, and what may be a thousand rows."""
+
+
 def store_epochs(
     session: Session, study_id: str, metrics: Sequence[tuple[int, MetricRecord]]
 ) -> None:
@@ -281,7 +285,7 @@ def store_epochs(
     Metrics(session).put_all(study_id, metrics)
     Trials(session).set_all_epochs(study_id, {number: one.epoch for number, one in metrics})
     told = [
-        {"trial": number, **{name: value for name, value in vars(one).items() if name != "attempt"}}
+        {"trial": number, **{n: value for n, value in vars(one).items() if n not in _NOT_TOLD}}
         for number, one in metrics
     ]
     Events(session).append_all(study_id, "epoch", told, _now())

@@ -33,13 +33,13 @@ from search.spaces.limits import (
 from search.spaces.model_space import (
     ARCHITECTURE_KINDS,
     PARAMETRIZATION_KINDS,
+    TRAINING,
     Candidate,
     DrawnTrial,
     Hyperparameters,
     corners,
 )
 from search.spaces.network_space import LATER, DrawnNetwork, NetworkSpace, Proposal
-from search.spaces.presets import PRESETS, Preset
 from search.spaces.space import SearchSpace
 from search.spaces.torch_defaults import TORCH_DEFAULTS
 
@@ -53,8 +53,8 @@ __all__ = [
     "ARCHITECTURE_KINDS",
     "LATER",
     "PARAMETRIZATION_KINDS",
-    "PRESETS",
     "TORCH_DEFAULTS",
+    "TRAINING",
     "AnyDrawn",
     "AnySpace",
     "Candidate",
@@ -72,7 +72,6 @@ __all__ = [
     "NetworkSpace",
     "Override",
     "PinnedSource",
-    "Preset",
     "Proposal",
     "RealDimension",
     "Scalar",

@@ -180,7 +180,8 @@ def _refuse_too_many_options(parsed: _Parsed, overrides: Overrides) -> None:
     counts = dict.fromkeys(parsed.variants, 1)
     for field, override in overrides.values.items():
         if isinstance(override, Options) and not all(map(is_number, override.options)):
-            counts[field.rpartition(".")[0]] *= len(override.options)
+            owner = next(name for name in counts if field.startswith(f"{name}."))
+            counts[owner] *= len(override.options)
     of_kinds = [math.prod(counts[name] for name in names) for names in parsed.layers.values()]
     of_architectures = [counts[kind] for kind in parsed.spec.architectures]
     shared = counts[MODEL] * counts[TRAINING] * counts.get(COMPRESS, 1)

@@ -3,7 +3,7 @@
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, get_args
 
 from optuna.trial import BaseTrial
 from pydantic import ValidationError
@@ -41,8 +41,9 @@ def names_of(dimension: str) -> tuple[str, ...]:
 
     `low_rank.0.d` is of one layer, `low_rank.d` of all of them, `d` of whatever has that field.
     """
-    parts = dimension.split(".")
-    return tuple(dict.fromkeys((dimension, ".".join((parts[0], *parts[1:][-1:])), parts[-1])))
+    parts = [part for part in dimension.split(".") if not part.isdecimal()]
+    of_all = ".".join(parts[1:]) or dimension
+    return tuple(dict.fromkeys((dimension, ".".join(parts), of_all)))
 
 
 def names_by_layer(kind: str, layers: int) -> list[str]:
@@ -278,15 +279,28 @@ class SpaceDraw:
         Raises:
             ValueError: an override does not suit its field (pydantic's ValidationError is one).
         """
-        values: dict[str, Scalar | None] = {}
+        values: dict[str, Any] = {}
         for field in type(spec).model_fields:
-            if field in self.asked or field == "kind" or not self.is_overridden(field):
+            part = part_of(type(spec), field)
+            if part is not None:
+                own = getattr(spec, field) or part()
+                if found := self._answers(own, prefix=f"{field}."):
+                    values[field] = {**own.model_dump(), **found}
+        values |= self._answers(spec)
+        return type(spec).model_validate({**spec.model_dump(), **values}) if values else spec
+
+    def _answers(self, spec: Spec, *, prefix: str = "") -> dict[str, Scalar | None]:
+        """What is in the place of a document's fields, of those that nobody asked for yet."""
+        values: dict[str, Scalar | None] = {}
+        for name in type(spec).model_fields:
+            field = f"{prefix}{name}"
+            if field in self.asked or name == "kind" or not self.is_overridden(field):
                 continue
             self.asked.add(field)
-            values[field] = self._answer_override(
-                field, self.override(field), default=getattr(spec, field)
+            values[name] = self._answer_override(
+                field, self.override(field), default=getattr(spec, name)
             )
-        return type(spec).model_validate({**spec.model_dump(), **values}) if values else spec
+        return values
 
     def _full(self, field: str) -> str:
         return f"{self._kind}.{field}"
@@ -333,6 +347,31 @@ def answer(source: Source, dimension: Dimension) -> Scalar:
             return options[0] if len(options) == 1 else source.answer(dimension)
 
 
+def part_of(variant: type[Spec], field: str) -> type[Spec] | None:
+    """The document that a field holds, which may be null; None where it holds no document."""
+    annotation = variant.model_fields[field].annotation
+    for one in (annotation, *get_args(annotation)):
+        if isinstance(one, type) and issubclass(one, Spec):
+            return one
+    return None
+
+
 def fields_of(variant: type[Spec]) -> set[str]:
-    """The fields that an override may name."""
-    return set(variant.model_fields) - {"kind"}
+    """The fields that an override may name; of a document in a field its own, behind a dot."""
+    found: set[str] = set()
+    for field in set(variant.model_fields) - {"kind"}:
+        part = part_of(variant, field)
+        found |= {field} if part is None else {f"{field}.{name}" for name in part.model_fields}
+    return found
+
+
+def values_in(spec: Spec) -> dict[str, Scalar | None]:
+    """What a document has in the fields that an override may name; null for one that is null."""
+    found: dict[str, Scalar | None] = {}
+    for field in type(spec).model_fields:
+        value = getattr(spec, field)
+        if isinstance(value, Spec):
+            found |= {f"{field}.{name}": one for name, one in values_in(value).items()}
+        elif field != "kind":
+            found[field] = value
+    return found

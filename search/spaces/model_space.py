@@ -23,7 +23,15 @@ from models.parametrizations import (
 )
 from models.spec import Signature, Slot, Spec, kind_of
 from search.spaces.dimension import ChoiceDimension, Dimension, Scalar
-from search.spaces.draws import CornerSource, Overrides, Recorder, Source, SpaceDraw, answer
+from search.spaces.draws import (
+    CornerSource,
+    Overrides,
+    Recorder,
+    Source,
+    SpaceDraw,
+    answer,
+    values_in,
+)
 from search.training.compression import Compress, Compression, Distillation
 from search.training.trial_spec import TrainingSpec, TrialSpec
 
@@ -298,9 +306,9 @@ def _together(members: Sequence[AnyFamily], *, drawn: bool) -> AnyParametrizatio
 
 def _note(values: Hyperparameters, kind: str, member: Spec, draw: SpaceDraw) -> None:
     """Keep what a member has in the fields that were asked for."""
-    for name in type(member).model_fields:
+    for name, value in values_in(member).items():
         if name in draw.asked:
-            values[f"{kind}.{name}"] = getattr(member, name)
+            values[f"{kind}.{name}"] = value
 
 
 def _clamped(member: AnyFamily, slot: Slot, *, named: Mapping[str, Scalar | None]) -> AnyFamily:

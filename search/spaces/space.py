@@ -7,9 +7,10 @@ from models.model import ModelSpec
 from models.parametrizations import Dense
 from models.spec import Spec
 from search.documents.spaces import ParameterRange, SpaceDescription
+from search.papers import PRESETS
 from search.spaces.compiler import compile_space
 from search.spaces.dimension import Dimension
-from search.spaces.draws import NamedSource, OutsideSpace, Source
+from search.spaces.draws import NamedSource, OutsideSpace, Source, values_in
 from search.spaces.model_space import (
     COMPRESS,
     MODEL,
@@ -20,7 +21,6 @@ from search.spaces.model_space import (
     Numbers,
     named_members,
 )
-from search.spaces.presets import PRESETS
 from search.spaces.space_spec import SpaceSpec
 from search.training.trial_spec import TrainingSpec, TrialSpec
 
@@ -194,8 +194,7 @@ def _values(spec: TrialSpec) -> Hyperparameters:
 
 def _named_fields(members: Sequence[tuple[str, Spec]]) -> Hyperparameters:
     return {
-        f"{name}.{field}": getattr(member, field)
+        f"{name}.{field}": value
         for name, member in members
-        for field in type(member).model_fields
-        if field != "kind"
+        for field, value in values_in(member).items()
     }

@@ -16,8 +16,9 @@ from search.documents.catalog import (
 )
 from search.exports import EXPORTS
 from search.graphs.model_outputs import ModelOutputs
+from search.papers import PRESETS, Preset
 from search.samplers import AnySampler
-from search.spaces import ARCHITECTURE_KINDS, PARAMETRIZATION_KINDS, PRESETS, Preset, SearchSpace
+from search.spaces import ARCHITECTURE_KINDS, PARAMETRIZATION_KINDS, SearchSpace
 from search.stopping import AnyStopping
 from search.studies.spec import StudySpec
 from search.tasks import TASKS, AnyTask
@@ -84,13 +85,14 @@ def _preset_entry(preset: Preset) -> PresetEntry:
         architecture=preset.architecture.model_dump(mode="json"),
         parametrization=preset.parametrization.model_dump(mode="json"),
         training=preset.training.model_dump(mode="json"),
+        rows=preset.rows,
         spec={
             "name": preset.title,
             "task": preset.task.model_dump(mode="json", exclude={"facts"}),
             "architectures": [preset.architecture.kind],
             "parametrizations": [preset.parametrization.kind],
             "presets": [preset.name],
-            "budget": {"trials": 1},
+            "budget": {"trials": 1, "epochs": preset.epochs},
         },
     )
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +9,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from search.student import half_width
 from storage.records import TrialOrigin, TrialRecord
 from storage.repositories.trial_summaries import AnyTrial
-
-CONFIDENCE = 0.95
-"""How often an interval holds the mean over all seeds, were qualities normal."""
 
 _EARLIER_TRAINING = {"quantised_epochs": 2}
 """What documents of an earlier version do not say of training: nothing that changes theirs."""
@@ -103,44 +100,10 @@ class Qualities:
 def over_seeds(qualities: Sequence[float]) -> OverSeeds:
     """Mean and interval of at least one quality, each of another seed."""
     count, mean = len(qualities), _mean(qualities)
-    interval = None
-    if count > 1:
-        error = statistics.stdev(qualities) / math.sqrt(count)
-        half = student_quantile(count - 1) * error
-        interval = (mean - half, mean + half)
+    half = half_width(qualities)
+    interval = None if half is None else (mean - half, mean + half)
     return OverSeeds(seeds=count, mean=mean, interval=interval)
 
 
 def _mean(qualities: Sequence[float]) -> float:
     return qualities[0] if len(qualities) == 1 else statistics.fmean(qualities)
-
-
-def student_quantile(freedom: int) -> float:
-    """How many standard errors the interval reaches to either side, by Student's t.
-
-    The finite sums of Abramowitz and Stegun, 26.7.3 and 26.7.4, for `P(|t| <= x)`, inverted by
-    bisection over the angle `atan(x / sqrt(freedom))`.
-
-    Args:
-        freedom: degrees of freedom, 1 or more.
-    """
-    low, high = 0.0, math.pi / 2
-    for _ in range(64):
-        middle = (low + high) / 2
-        if _within(middle, freedom) < CONFIDENCE:
-            low = middle
-        else:
-            high = middle
-    return math.tan((low + high) / 2) * math.sqrt(freedom)
-
-
-def _within(angle: float, freedom: int) -> float:
-    """`P(|t| <= sqrt(freedom) tan(angle))`."""
-    odd = freedom % 2
-    term = math.cos(angle) if odd else 1.0
-    total = term if freedom > 1 else 0.0
-    for power in range(2 + odd, freedom - 1, 2):
-        term *= math.cos(angle) ** 2 * (power - 1) / power
-        total += term
-    total *= math.sin(angle)
-    return 2 / math.pi * (angle + total) if odd else total

@@ -152,6 +152,10 @@ def training_need(task: AnyTask, trial: TrialSpec) -> Need:
     """What an attempt takes that trains a trial on a task."""
     model, batch = trial.model, trial.training.batch_size
     count, states = model.parameter_count(), STATES[trial.training.optimizer]
+    plateau = trial.training.plateau
+    if plateau is not None and plateau.restore:
+        # That of the best epoch is kept beside the one that is trained with.
+        states *= 2
     saved = model.architecture.saved_numbers(model.signature, batch_size=batch)
     inputs, answers = _ends(model.signature)
     kept = saved + _kept(model, model.signature)

@@ -22,8 +22,9 @@ from search.documents.region import Objectives, Region
 from search.documents.runtimes import RUNTIME_KINDS
 from search.graphs.model_outputs import ModelOutputs
 from search.graphs.picks import Objective as NetworkCost
+from search.papers import PRESETS
 from search.samplers import AnySampler, ByLayer, FreezeThaw, KnownCost, Tpe
-from search.spaces import PRESETS, Limits, Override
+from search.spaces import Limits, Override
 from search.stopping import AnyStopping
 from search.studies.webhook import Webhook
 from search.tasks import AnyTask

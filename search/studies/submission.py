@@ -11,8 +11,10 @@ from search.documents.runtimes import RUNTIME_KINDS, running
 from search.documents.spaces import DryRun, WarmStartSource
 from search.errors import Fault, SpecRefused
 from search.graphs.model_outputs import ModelOutputs
-from search.spaces import ARCHITECTURE_KINDS, PRESETS, AnySpace, SearchSpace
+from search.papers import PRESETS
+from search.spaces import ARCHITECTURE_KINDS, AnySpace, SearchSpace
 from search.studies.feasibility import (
+    refuse_choosing,
     region_faults,
     runtime_fault,
     smallest_bytes,
@@ -37,6 +39,8 @@ from storage.repositories.warm_start_trials import WarmStartTrials
 MOST_MEASURED_NUMBERS = 2**31
 """Inputs of a call that is timed: samples times steps times features."""
 
+
+_NO_CLASSES = "{} has targets that are no classes; allowed is 'task', the task's own loss"
 
 _NUMBER_BYTES = 4
 """Bytes of one trainable number: parameters are single precision."""
@@ -150,6 +154,8 @@ def checked_space(spec: StudySpec) -> AnySpace:
     _refuse_runtime(spec)
     _refuse_bits(spec, space)
     _refuse_presets(spec, space)
+    _refuse_losses(spec, space)
+    refuse_choosing(spec, space)
     _refuse_other_lengths(spec, space)
     _refuse_limits(spec, space)
     _refuse_region(spec, space)
@@ -220,6 +226,27 @@ def _refuse_presets(spec: StudySpec, space: SearchSpace) -> None:
             space.preset_model(name).check()
         except SpecError as error:
             faults.append(Fault(f"presets.{index}", f"{name!r} does not fit the task: {error}"))
+    if faults:
+        raise SpecRefused(faults)
+
+
+def _refuse_losses(spec: StudySpec, space: SearchSpace) -> None:
+    """Refuse a loss of classes where nobody asks for classes."""
+    task = spec.trained_task
+    if task.asks_for_classes:
+        return
+    faults: list[Fault] = []
+    for index, name in enumerate(spec.presets):
+        loss = PRESETS[name].training.loss
+        if loss != "task":
+            message = f"{name!r} is trained on {loss!r}, and {_NO_CLASSES.format(task.kind)}"
+            faults.append(Fault(f"presets.{index}", message))
+    path = next((f"space.{name}" for name in ("training.loss", "loss") if name in spec.space), "")
+    drawn = {one.spec.training.loss for one in space.ends(highest=False)} - {"task"}
+    faults += [
+        Fault(path, f"{loss!r} cannot be, for {_NO_CLASSES.format(task.kind)}")
+        for loss in sorted(drawn)
+    ]
     if faults:
         raise SpecRefused(faults)
 

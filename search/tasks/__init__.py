@@ -4,6 +4,7 @@ from typing import Annotated, TypeAlias, get_args
 
 from pydantic import Field
 
+from search.tasks.classification import squared_hinge
 from search.tasks.dataset.dataset import Dataset
 from search.tasks.download import sha256_of
 from search.tasks.images.digits import Digits
@@ -84,5 +85,6 @@ __all__ = [
     "Task",
     "Ucr",
     "sha256_of",
+    "squared_hinge",
     "take_each",
 ]

@@ -1,7 +1,7 @@
 """What tasks with one class per sample have in common, and those with ten classes of images."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from numpy.typing import NDArray
@@ -66,6 +66,19 @@ def cross_entropy_of_steps(output: Tensor, target: Tensor) -> Tensor:
     return F.cross_entropy(output.flatten(0, 1), target.flatten(), ignore_index=IGNORED)
 
 
+def squared_hinge(output: Tensor, target: Tensor) -> Tensor:
+    """Mean over samples and classes of `max(0, 1 - k y)^2`.
+
+    k is 1 for the right class and -1 for the others. Outputs are `[..., classes]` and classes
+    `[...]`; steps that are ignored are left out.
+    """
+    classes = torch.arange(output.shape[-1], device=output.device)
+    is_right = target.unsqueeze(-1) == classes
+    short = torch.where(is_right, 1 - output, 1 + output).clamp(min=0).square()
+    counted = (target != IGNORED).to(output.dtype)
+    return (short.mean(-1) * counted).sum() / counted.sum()
+
+
 class AccuracyMeter:
     """Share of the samples whose largest logit [B, classes] is the target's [B]."""
 
@@ -91,6 +104,7 @@ class AccuracyMeter:
 class Classes(Spec):
     """A task whose samples have one class each."""
 
+    asks_for_classes: ClassVar[bool] = True
     loss = staticmethod(cross_entropy)
     soft_loss = staticmethod(soft_classes)
 

@@ -1,7 +1,7 @@
 """The samples of a split, and how they come in batches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, Self, cast
 
 import torch
@@ -158,6 +158,8 @@ class Splits(Generic[S_co]):
     train: S_co
     validation: S_co
     test: S_co
+    chooses: bool = field(default=True, kw_only=True)
+    """Whether validation tells the best epoch; else gradients see it too, and the last stays."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -170,4 +172,5 @@ class Splits(Generic[S_co]):
 
     def to(self, device: torch.device) -> "Splits[S_co]":
         """The same samples on a device."""
-        return Splits(self.train.to(device), self.validation.to(device), self.test.to(device))
+        moved = (one.to(device) for one in (self.train, self.validation, self.test))
+        return Splits(*moved, chooses=self.chooses)

@@ -133,6 +133,15 @@ class Task(Criterion, Protocol):
         """
         ...
 
+    @property
+    def asks_for_classes(self) -> bool:
+        """Whether targets are classes: of each sample, or of each step.
+
+        Raises:
+            TaskUnresolved: it follows from data that were not looked at.
+        """
+        ...
+
     def signature(self) -> Signature:
         """The shapes at both ends of a model for this task.
 

@@ -23,6 +23,7 @@ from pydantic import Field
 from models.exports.files import FileForm
 from models.model import ModelSpec
 from models.spec import Spec
+from search.documents.gradients import ProbedGradient
 from search.documents.runtimes import Mode, RuntimeName
 from search.tasks import AnyTask, Range
 from search.training.network_jobs import EvaluateJob, MeasureNetworkJob, PrepareNetworkJob
@@ -125,6 +126,11 @@ class TrainJob(Spec):
         return 0 if is_original and self.first_epoch == 0 else self.epochs
 
     @property
+    def may_end_early(self) -> bool:
+        """Whether the trial may be complete before its last epoch."""
+        return self.trial.training.may_end_early
+
+    @property
     def needed_roles(self) -> tuple[str, ...]:
         """What has to be stored of a complete trial."""
         return ("checkpoint", "report")
@@ -172,6 +178,20 @@ class Progress(Spec):
     total: int = Field(ge=0, description="bytes in all; 0 when unknown")
 
 
+MOST_PROBES: Final = 1000
+"""Updates of an epoch of which gradients are told."""
+
+
+def _is_null(value: object) -> bool:
+    """The same of a number."""
+    return value is None
+
+
+def _is_empty(value: object) -> bool:
+    """Whether it is left out: who reads reports of trials without it reads these."""
+    return not value
+
+
 class EpochReport(Spec):
     """One epoch of the learning curve. Sending an epoch again overwrites it."""
 
@@ -183,7 +203,17 @@ class EpochReport(Spec):
         "samples of batches where it is finite; null at epoch 0"
     )
     validation: float = Field(description="the task's metric on the validation split")
-    spectral_margin: float | None = None
+    spectral_margin: float | None = Field(
+        default=None,
+        description="the largest distance of a singular value from sigma*, which is the middle of "
+        "the family's interval, 0 for other matrices in residual branches, else 1",
+    )
+    generalization_term: float | None = Field(
+        default=None,
+        exclude_if=_is_null,
+        description="ln B(w) of a recurrent network of one matrix, to compare models of one task "
+        "and never as a bound, see `models.generalization`; null: the theorem speaks of others",
+    )
     gradient_first: float | None = Field(
         default=None,
         description="|dL/dh| of the state before the first step or layer in the epoch's last "
@@ -192,6 +222,12 @@ class EpochReport(Spec):
     )
     gradient_last: float | None = Field(
         default=None, description="the same of the state after the last step or layer"
+    )
+    probes: tuple[ProbedGradient, ...] = Field(
+        default=(),
+        max_length=MOST_PROBES,
+        exclude_if=_is_empty,
+        description="of the updates that `probe_every` names, in their order",
     )
     recovered_batches: int = Field(
         default=0, ge=0, lt=2**31, description="batches that `nan_recovery` stepped in for"
@@ -222,11 +258,11 @@ class MeasurementReport(Spec):
 class Completion(Spec):
     """How the attempt ended.
 
-    `complete`: trained to its budget. `stopped`: the verdict said so. `paused`: likewise, and the
-    state is stored from which another attempt may go on. `infeasible`: out of memory or diverged.
-    `failed`: anything unexpected, with the traceback's last lines as reason. `data`: the task's
-    data is missing or damaged, which fails the study. Prepare and measure jobs end `complete`,
-    `failed` or `data`.
+    `complete`: trained to its budget, or as far as `plateau` and `patience` say. `stopped`: the
+    verdict said so. `paused`: likewise, and the state is stored from which another attempt may go
+    on. `infeasible`: out of memory or diverged. `failed`: anything unexpected, with the traceback's
+    last lines as reason. `data`: the task's data is missing or damaged, which fails the study.
+    Prepare and measure jobs end `complete`, `failed` or `data`.
     """
 
     outcome: Literal["complete", "stopped", "paused", "infeasible", "failed", "data"]

@@ -90,6 +90,11 @@ class EvaluateJob(Spec):
         return self.trial.epochs
 
     @property
+    def may_end_early(self) -> bool:
+        """All epochs are trained."""
+        return False
+
+    @property
     def needed_roles(self) -> tuple[str, ...]:
         """What has to be stored of a complete trial."""
         return (COMPRESSED, "report")

@@ -23,23 +23,31 @@ def _fused(groups: _Groups) -> bool | None:
     return True if on_cpu else None
 
 
-def _adam(groups: _Groups) -> Optimizer:
+def _adam(groups: _Groups, _training: TrainingSpec) -> Optimizer:
     return Adam(groups, fused=_fused(groups))
 
 
-def _rmsprop(groups: _Groups) -> Optimizer:
-    return RMSprop(groups, alpha=0.9)
+def _rmsprop(groups: _Groups, training: TrainingSpec) -> Optimizer:
+    # With the least number in the place of 0 nothing is 0 / 0 where averages fade away.
+    eps = training.rmsprop_eps or torch.finfo(torch.float32).tiny
+    optimizer = RMSprop(groups, alpha=0.9, eps=eps)
+    if training.rmsprop_start:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                start = torch.full_like(parameter, training.rmsprop_start, requires_grad=False)
+                optimizer.state[parameter] = {"step": torch.zeros(()), "square_avg": start}
+    return optimizer
 
 
-def _adagrad(groups: _Groups) -> Optimizer:
+def _adagrad(groups: _Groups, _training: TrainingSpec) -> Optimizer:
     return Adagrad(groups, fused=_fused(groups))
 
 
-def _sgd(groups: _Groups) -> Optimizer:
+def _sgd(groups: _Groups, _training: TrainingSpec) -> Optimizer:
     return torch.optim.SGD(groups, fused=_fused(groups))
 
 
-OPTIMIZERS: Final[Mapping[OptimizerName, Callable[[_Groups], Optimizer]]] = {
+OPTIMIZERS: Final[Mapping[OptimizerName, Callable[[_Groups, TrainingSpec], Optimizer]]] = {
     "adam": _adam,
     "rmsprop": _rmsprop,
     "adagrad": _adagrad,
@@ -55,12 +63,12 @@ STATES: Final[Mapping[OptimizerName, int]] = {"adam": 2, "rmsprop": 1, "adagrad"
 def make_optimizer(module: nn.Module, training: TrainingSpec) -> Optimizer:
     """The trial's optimizer over all parameters, at the first epoch's learning rates.
 
-    RMSprop is `v <- 0.9 v + 0.1 g^2`, `w <- w - lr g / (sqrt(v) + 1e-8)`: the averages of the code
-    of Arjovsky et al. (uRNN) and Miceli Barone (low-rank GRU), which start v at 1e-3 where torch
-    starts at 0, so that the first steps are longer here.
+    RMSprop is `v <- 0.9 v + 0.1 g^2`, `w <- w - lr g / (sqrt(v) + eps)`: the averages of the code
+    of Arjovsky et al. (uRNN) and Miceli Barone (low-rank GRU), which start v at 1e-3 and have no
+    eps. By default v starts at 0 and eps is 1e-8, as with torch: the first steps are then longer.
     """
     groups = [{**group} for group in parameter_groups(module, training.learning_rate)]
-    return OPTIMIZERS[training.optimizer](groups)
+    return OPTIMIZERS[training.optimizer](groups, training)
 
 
 @torch.no_grad()

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pydantic import Field, ValidationError
@@ -13,13 +13,14 @@ from torch import Tensor
 
 from models.errors import CheckpointError
 from models.spec import Spec
+from search.documents.gradients import ProbedGradient
 from search.training.jobs import TrainJob
 
 _FORMAT: Final = "reflectory-resume-3"
 
 Tensors = dict[str, Tensor]
 
-GROUPS: Final = ("model", "best", "optimizer", "rng", "carried")
+GROUPS: Final = ("model", "best", "optimizer", "best_optimizer", "rng", "carried")
 """What the name of each tensor begins with, before a colon."""
 
 
@@ -28,6 +29,12 @@ class Position(Spec):
 
     epoch: int = Field(default=1, ge=0, description="the epoch underway; in 0 nothing is trained")
     batch: int = Field(default=0, ge=0, description="batches of it that are done")
+    pass_batches: int = Field(
+        default=0,
+        ge=0,
+        description="batches of the pass over the samples underway that earlier epochs had, where "
+        "an epoch is so many updates",
+    )
     loss_sum: float = Field(default=0.0, description="their finite losses, each times its samples")
     loss_samples: int = Field(default=0, ge=0, description="samples in `loss_sum`")
     recovered_batches: int = Field(default=0, ge=0, description="those that needed recovery")
@@ -35,11 +42,21 @@ class Position(Spec):
         default=None, description="see `EpochReport`; null until the epoch's last batch is done"
     )
     gradient_last: float | None = Field(default=None, description="likewise")
+    probes: tuple[ProbedGradient, ...] = Field(default=(), description="see `EpochReport`")
     seconds: float = Field(default=0.0, ge=0, description="what they took")
     best_epoch: int = Field(default=0, ge=0, description="0 too while no epoch is over")
     best_quality: float | None = Field(default=None, description="null while no epoch is over")
     best_loss: float | None = Field(
         default=None, description="the best epoch's mean validation loss; null if it is no number"
+    )
+    stale_epochs: int = Field(
+        default=0, ge=0, description="epochs that are over since the last better validation metric"
+    )
+    plateau_epochs: int = Field(
+        default=0, ge=0, description="the same, or since the last of `plateau_steps`"
+    )
+    plateau_steps: int = Field(
+        default=0, ge=0, description="how often the learning rate was lowered by `Plateau`"
     )
 
     @property
@@ -53,7 +70,7 @@ class ResumeState:
     """Everything that training's next number follows from, the data and the job excepted.
 
     The learning rate follows from the epoch, and the order of an epoch's data from the generator's
-    state at its beginning.
+    state at the beginning of the pass over them that is underway when it begins.
     """
 
     position: Position
@@ -64,10 +81,12 @@ class ResumeState:
     optimizer: Tensors
     """By `<parameter>/<quantity>`."""
     generators: Tensors
-    """Generator states by name; `order` is the one at the beginning of the epoch underway."""
+    """Generator states by name; `order` is the one from which the epoch underway is drawn."""
     carried: Tensors
     """The parts of the state in which the model ended the last batch, by number, where the next one
     goes on from it; behind them those of the model that it learns from; else empty."""
+    best_optimizer: Tensors = field(default_factory=dict[str, Tensor])
+    """As `optimizer`, at the best epoch, where training may go on from there; else empty."""
 
 
 def to_bytes(state: ResumeState, *, job: TrainJob) -> bytes:
@@ -107,6 +126,7 @@ def from_bytes(content: bytes, *, job: TrainJob) -> ResumeState:
         model=groups["model"],
         best=groups["best"],
         optimizer=groups["optimizer"],
+        best_optimizer=groups["best_optimizer"],
         generators=groups["rng"],
         carried=groups["carried"],
     )
@@ -136,6 +156,7 @@ def _groups(state: ResumeState) -> dict[str, Tensors]:
         "model": state.model,
         "best": state.best,
         "optimizer": state.optimizer,
+        "best_optimizer": state.best_optimizer,
         "rng": state.generators,
         "carried": state.carried,
     }

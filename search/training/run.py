@@ -47,11 +47,13 @@ def train(
 
     What is differentiated is the task's loss and the weights' own penalties; the learning rate is
     `learning_rate * decay^(epoch - 1)`. The trial's seed fixes the initialisation and the order of
-    the data, a fresh permutation in each epoch whose last, short batch is kept. The best epoch is
-    that of the best validation metric; of several, that of the lowest validation loss, for a few
-    samples give but a few values of an accuracy. A trial that starts from a trained network has an
-    epoch 0, in which that is validated as it is, and which may be the best. On one CPU thread a run
-    that was cut off and resumed gives the same numbers as an unbroken one, bit for bit.
+    the data, a fresh permutation in each epoch whose last, short batch is kept; with
+    `epoch_updates` an epoch is so many batches of passes that run on. The best epoch is that of the
+    best validation metric; of several, that of the lowest validation loss, for a few samples give
+    but a few values of an accuracy. Where no samples are held out for validation it is the last
+    one. A trial that starts from a trained network has an epoch 0, in which that is validated as it
+    is, and which may be the best. On one CPU thread a run that was cut off and resumed gives the
+    same numbers as an unbroken one, bit for bit.
 
     A model with few bits is trained with all 32. After each epoch its weights are rounded, and it
     is these that are validated and kept where they are the best; training goes on from the others.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from models.model import ModelSpec
 from models.parameter_sampler import ParameterSampler
@@ -12,6 +12,57 @@ from search.graphs.network_trial import NetworkTrial
 from search.training.compression import Compression
 
 OptimizerName: TypeAlias = Literal["adam", "rmsprop", "adagrad", "sgd"]
+LossName: TypeAlias = Literal["task", "squared_hinge"]
+
+
+def _is_null(value: object) -> bool:
+    """Whether documents leave a field out: those of earlier trials stay what they were."""
+    return value is None
+
+
+def _is_tasks(loss: object) -> bool:
+    """The same of the loss."""
+    return loss == "task"
+
+
+def _is_zero(number: object) -> bool:
+    """The same of a number."""
+    return number == 0
+
+
+_USUAL_EPS = 1e-8
+
+
+def _is_usual_eps(eps: object) -> bool:
+    """The same of the optimizer's."""
+    return eps == _USUAL_EPS
+
+
+class Plateau(Spec):
+    """What becomes of training when the validation metric gets no better."""
+
+    factor: float = Field(
+        default=0.5, gt=0, lt=1, description="what the learning rate is multiplied by, each time"
+    )
+    stale: int = Field(
+        default=3,
+        ge=1,
+        le=100_000,
+        description="after so many epochs without a better metric, counted from the best one or "
+        "from the last time",
+    )
+    restore: bool = Field(
+        default=True,
+        description="whether training goes on from the parameters and the optimizer's state of the "
+        "best epoch",
+    )
+    most: int = Field(
+        default=14,
+        ge=0,
+        le=100_000,
+        description="it is done so often at most; where it was to be done once more the trial is "
+        "complete",
+    )
 
 
 class TrainingSpec(Spec):
@@ -24,6 +75,23 @@ class TrainingSpec(Spec):
         default="adam",
         description="rmsprop averages squared gradients with 0.9 / 0.1, as the uRNN's code does; "
         "sgd has no momentum",
+    )
+    rmsprop_start: float = Field(
+        default=0.0,
+        ge=0,
+        le=1e6,
+        exclude_if=_is_zero,
+        description="of rmsprop: where the averages v of squared gradients begin; 1e-3 in the code "
+        "of the uRNN and of the low-rank GRU. Trials with another one than 0 are trained alone",
+    )
+    rmsprop_eps: float = Field(
+        default=_USUAL_EPS,
+        ge=0,
+        le=1,
+        exclude_if=_is_usual_eps,
+        description="of rmsprop: a step is the rate times g / (sqrt(v) + this). 0, as in the code "
+        "of the uRNN, needs a `rmsprop_start` above 0. Trials with another one than 1e-8 are "
+        "trained alone",
     )
     learning_rate: float = Field(
         default=3e-3, gt=0, le=1, description="the optimizer's step size in the first epoch"
@@ -58,6 +126,54 @@ class TrainingSpec(Spec):
         description="each step takes the learning rate times this off every weight, apart from "
         "the gradient, with any optimizer",
     )
+    loss: LossName = Field(
+        default="task",
+        exclude_if=_is_tasks,
+        description="what is differentiated: the task's own loss, or squared_hinge, the mean over "
+        "samples and classes of max(0, 1 - k y)^2 with k = 1 for the right class and -1 for the "
+        "others (Miceli Barone, A.1), of tasks whose targets are classes alone",
+    )
+    readout_penalty: float = Field(
+        default=0.0,
+        ge=0,
+        le=1000,
+        exclude_if=_is_zero,
+        description="the loss has this times ||Y||_F / numel(Y) added to it, with the readout's "
+        "matrix Y; the norm is not squared (Miceli Barone, A.1: 1e-3)",
+    )
+    epoch_updates: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        exclude_if=_is_null,
+        description="an epoch, after which comes a validation, a report and the decay of the rate, "
+        "and which budgets count, is so many steps, and the order of the samples runs on over "
+        "passes; such trials are trained alone. Null: an epoch is one pass over the samples",
+    )
+    plateau: Plateau | None = Field(
+        default=None,
+        exclude_if=_is_null,
+        description="how the learning rate falls when the validation metric gets no better; in "
+        "`space` its fields are named one by one, as `training.plateau.factor`, of which one is "
+        "enough. Null: the metric changes no rate",
+    )
+    patience: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000,
+        exclude_if=_is_null,
+        description="a trial is complete after so many epochs without a better validation metric; "
+        "null: after those of the budget",
+    )
+    probe_every: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        exclude_if=_is_null,
+        description="the learning curve has the norms of the loss's gradient at the first and the "
+        "last state in each update whose number, counted from the trial's first one, is a multiple "
+        "of this, in at most 1,000 of an epoch; null: in an epoch's last update alone",
+    )
     quantised_epochs: int = Field(
         default=2,
         ge=0,
@@ -65,6 +181,26 @@ class TrainingSpec(Spec):
         description="of a model with `bits` below 32: in so many epochs, the last ones of the "
         "budget, gradients are those at the rounded weights; 0: training knows nothing of rounding",
     )
+
+    @field_validator("rmsprop_eps")
+    @classmethod
+    def _divides_by_something(cls, eps: float, info: ValidationInfo) -> float:
+        if eps == 0 and info.data.get("rmsprop_start") == 0:
+            raise ValueError(
+                "with rmsprop_start 0 the first step of a gradient of 0 is 0 / 0; allowed is one "
+                "of the two above 0"
+            )
+        return eps
+
+    @property
+    def starts_rmsprop_anew(self) -> bool:
+        """Whether RMSprop is another one than torch's own by default."""
+        return self.rmsprop_start != 0 or self.rmsprop_eps != _USUAL_EPS
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether a trial may be complete before its budget's last epoch."""
+        return self.plateau is not None or self.patience is not None
 
     @classmethod
     def suggest(cls, sampler: ParameterSampler) -> "TrainingSpec":

@@ -6,6 +6,7 @@ STUDIES = "/v1/studies"
 DATASETS = "/v1/datasets"
 MODELS = "/v1/models"
 KEYS = "/v1/keys"
+PAPERS = "/v1/papers"
 
 
 def study_path(study_id: str) -> str:
@@ -31,6 +32,11 @@ def dataset_path(dataset_id: str) -> str:
 def model_path(model_id: str) -> str:
     """Where an uploaded model is."""
     return f"{MODELS}/{quote(model_id, safe='')}"
+
+
+def table_path(table: str) -> str:
+    """Where a table of the papers is."""
+    return f"{PAPERS}/{quote(table, safe='')}"
 
 
 def dataset_page_path(dataset_id: str) -> str:

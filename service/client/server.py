@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from search.documents.catalog import Catalog
+from search.documents.papers import TableDocument, TableEntry, TableList
 from service.api.agents.schemas import MachineDocument, MachineList
 from service.api.audit.schemas import AuditDocument, AuditPage
 from service.api.devices.schemas import DeviceDocument, DeviceList
 from service.api.health.schemas import Alive, Ready
 from service.api.keys.schemas import KeyDocument, KeyPage, NewKeyDocument
-from service.api.paths import KEYS, key_path, rotation_path
+from service.api.paths import KEYS, PAPERS, key_path, rotation_path, table_path
 from service.api.quotas.schemas import QuotaDocument
 from service.api.webhooks.schemas import WebhookSecret
 from service.client.connection import Connection
@@ -20,6 +21,18 @@ class ServerCalls(Connection):
     def catalog(self) -> Catalog:
         """Everything that a study may name."""
         return self._ask(Catalog, "GET", "/v1/catalog")
+
+    def papers(self) -> list[TableEntry]:
+        """The tables of the papers whose rows can be trained."""
+        return list(self._ask(TableList, "GET", PAPERS).items)
+
+    def paper_table(self, table: str) -> TableDocument:
+        """One table of the papers, with a study for each of its rows.
+
+        Raises:
+            Refused: there is no table of this name; the problem tells those that are near.
+        """
+        return self._ask(TableDocument, "GET", table_path(table))
 
     def devices(self) -> list[DeviceDocument]:
         """Every device with its slots, what runs on them, and its measurement lock."""

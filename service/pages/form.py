@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from search.documents.datasets import ARRAYS
 from search.documents.models import ONNX_SOURCE
 from search.errors import Fault, SpecRefused
+from search.papers import row_named, table_named
 from search.studies.resolving import with_defaults
 from search.studies.spec import StudySpec
 from search.studies.submission import DryRun
@@ -59,6 +60,10 @@ def form_page(
     model: Annotated[
         str | None, Query(max_length=100, description="a trained model to compress")
     ] = None,
+    table: Annotated[str, Query(max_length=100, description="a table of the papers")] = "",
+    row: Annotated[
+        str | None, Query(max_length=200, description="a row of the table to train")
+    ] = None,
 ) -> HTMLResponse:
     """The form as it is by default, or filled in as another study was."""
     form = form_fields()
@@ -67,6 +72,9 @@ def form_page(
         with held.database.read() as session:
             study = Studies(session).get(source)
         values = values_of(form, spec_to_send(StudySpec.model_validate(study.spec)))
+    if row is not None:
+        entries = table_named(table).document().entries
+        values = values_of(form, row_named(entries, row).spec)
     if model is not None:
         values |= _of_model(held, model)
     if dataset is not None:

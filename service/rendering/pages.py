@@ -13,6 +13,7 @@ from markupsafe import Markup
 from models.compression import ConversionReport
 from models.math.activations import Activation
 from search.documents.objectives import OBJECTIVES
+from search.documents.papers import TableDocument, TableEntry
 from search.documents.spaces import SpaceDescription
 from search.errors import Fault
 from search.studies.catalog import catalog
@@ -186,6 +187,14 @@ class Pages:
             objectives=OBJECTIVES,
             presets=catalog().presets,
         )
+
+    def papers(self, tables: Sequence[TableEntry]) -> str:
+        """The list of the papers' tables."""
+        return self._render("papers.html", tables=tables)
+
+    def paper_table(self, table: TableDocument) -> str:
+        """One table with its rows."""
+        return self._render("paper_table.html", table=table)
 
     def study_report(self, report: StudyReport) -> str:
         """A study as one self-contained file."""

@@ -99,6 +99,8 @@ class MetricRow(Table):
     recovered_batches: Mapped[int] = mapped_column(server_default=text("0"))
     seconds: Mapped[float]
     attempt: Mapped[int]
+    generalization_term: Mapped[float | None]
+    probes: Mapped[list[Json] | None] = mapped_column(document())
 
 
 class WarmStartTrialRow(Table):

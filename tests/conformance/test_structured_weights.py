@@ -256,13 +256,16 @@ def test_training_moves_the_matrix_and_keeps_its_structure(
         before, claimed = start.singular_values(), linear.singular_values()
         if before is None or claimed is None:
             values = torch.linalg.svdvals(weight)
-            assert spectral_margin(linear) == pytest.approx((values - 1).abs().max().item())
+            assert spectral_margin(linear) == pytest.approx(
+                (values - float(not slot.residual)).abs().max().item()
+            )
             continue
         found = torch.linalg.svdvals(weight)
         sorted_claim = claimed.detach().abs().sort(descending=True).values
         torch.testing.assert_close(found, sorted_claim, atol=1e-12, rtol=0)
         margin = spectral_margin(linear)
-        assert margin == pytest.approx((claimed.detach().abs() - 1).abs().max().item())
+        centre = getattr(spec, "sigma_star", 1.0)
+        assert margin == pytest.approx((claimed.detach().abs() - centre).abs().max().item())
         if weight.shape[-1] != weight.shape[-2]:
             continue
         # The orthogonal sides keep the sign of their determinants; singular values may change it.

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.architectures import Lstm, Mlp, Rnn
+from models.architectures import Lstm, Mlp, Resnet, Rnn
 from models.linear import StructuredLinear
 from models.model import ModelSpec, penalty, spectral_margin
 from models.network import Network, observed
@@ -57,6 +57,36 @@ def test_spectral_margin_of_a_negative_singular_value_is_that_of_its_size() -> N
     with torch.no_grad():
         model.get_parameter("recurrent.s").mul_(-1)
     assert spectral_margin(model) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "parametrization", "centre"),
+    [
+        (Resnet(hidden_size=6, blocks=2), Dense(), 0.0),
+        (Resnet(hidden_size=6, blocks=2), LowRank(d=2), 0.0),
+        (Resnet(hidden_size=6, blocks=2), HouseholderSvd(m1=3, m2=3, r=0.1, sigma_star=0.0), 0.0),
+        (Resnet(hidden_size=6, blocks=2), HouseholderSvd(m1=3, m2=3, r=0.1, sigma_star=0.5), 0.5),
+        (Resnet(hidden_size=6, blocks=2), PackedRotations(count=2), 1.0),
+        (Mlp(hidden_size=6, layers=2), Dense(), 1.0),
+        (Rnn(hidden_size=6), HouseholderSvd(m1=3, m2=3, r=0.1, sigma_star=0.9), 0.9),
+    ],
+    ids=str,
+)
+def test_spectral_margin_is_the_distance_from_sigma_star(
+    architecture: object, parametrization: object, centre: float
+) -> None:
+    model = model_of(architecture, parametrization)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(".p"):
+                parameter.normal_(generator=torch.Generator().manual_seed(1))
+    values = [
+        torch.linalg.svdvals(part.dense_weight().detach())
+        for part in model.modules()
+        if isinstance(part, StructuredLinear)
+    ]
+    expected = max((one - centre).abs().max().item() for one in values)
+    assert spectral_margin(model) == pytest.approx(expected, abs=1e-12)
 
 
 def test_spectral_margin_is_not_computed_for_matrices_that_take_long() -> None:

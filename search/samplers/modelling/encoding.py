@@ -7,8 +7,7 @@ import numpy as np
 
 from search.samplers.modelling.configurations_drawn import place_of
 from search.samplers.modelling.gaussian_process import Array
-from search.spaces import ChoiceDimension, Dimension, DrawnTrial, Scalar
-from search.training.trial_spec import TrainingSpec
+from search.spaces import TRAINING, ChoiceDimension, Dimension, DrawnTrial, Scalar
 from storage.records import TrialRecord
 
 _ABSENT = 0.5
@@ -51,7 +50,7 @@ class Encoding:
             if isinstance(dimension, ChoiceDimension):
                 found += [2] * len(dimension.options)
             else:
-                found.append(int(name.rpartition(".")[2] in TrainingSpec.model_fields))
+                found.append(int(name.startswith(f"{TRAINING}.")))
         return found
 
     def rows(self, configurations: Iterable[Mapping[str, Scalar | None]]) -> Array:

@@ -196,6 +196,11 @@ class Dataset(Spec):
         x, y, lengths = (torch.as_tensor(self._stored(sources)[name]) for name in _RAW)
         return RawSamples(x, y, lengths if self._is_padded else None).fitting()
 
+    @property
+    def asks_for_classes(self) -> bool:
+        """See `search.tasks.task.Task`."""
+        return self._known.problem == "classification"
+
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy, mean squared error of scaled numbers, or binary cross-entropy."""
         return self._traits.loss(output, target)

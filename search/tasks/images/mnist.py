@@ -1,6 +1,7 @@
 """MNIST from its four idx files, local or downloaded."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -54,8 +55,13 @@ _STEPS = {"rows": 28, "pixels": 784, "392x2": 392, "112x7": 112, "permuted": 784
 _TRAIN_SHARE = 6  # one of so many training images is set aside for validation: 10,000 of 60,000
 
 
+def _is_usual(split: object) -> bool:
+    """Whether documents leave it out: those of earlier studies stay what they were."""
+    return split == "50k"
+
+
 class Mnist(TenClasses):
-    """MNIST's 28x28 images in ten classes, 50,000 / 10,000 / 10,000.
+    """MNIST's 28x28 images in ten classes, 50,000 / 10,000 / 10,000 unless `split` says otherwise.
 
     Validation is cut from the training files by a fixed permutation (seed 0); test is the official
     test files. Smaller files in the same format are split in the same proportion. Pixels are scaled
@@ -82,6 +88,13 @@ class Mnist(TenClasses):
         lt=2**32,
         description="layout permuted: numpy's RandomState(seed).permutation(784)",
     )
+    split: Literal["50k", "60k"] = Field(
+        default="50k",
+        exclude_if=_is_usual,
+        description="50k: 10,000 images of the training files choose epochs and trials. 60k: all "
+        "are trained on, those 10,000 too, so that nothing can be chosen: the last epoch is kept, "
+        "rates and epochs come from a study of 50k, and studies that search are refused",
+    )
     train_samples: int | None = Field(
         default=None,
         ge=1,
@@ -103,9 +116,15 @@ class Mnist(TenClasses):
         steps = _STEPS[self.layout]
         return Signature(input_size=_PIXELS // steps, sequence_length=steps, output_size=_CLASSES)
 
+    @property
+    def holds_validation_out(self) -> bool:
+        """Whether the validation images are not trained on."""
+        return self.split == "50k"
+
     def data_bytes(self) -> int:
-        """All images, and their classes."""
-        return _IMAGES * (_PIXELS * 4 + 8)
+        """All images, and their classes; with a copy of those that are joined."""
+        copied = 0 if self.holds_validation_out else _IMAGES
+        return (_IMAGES + copied) * (_PIXELS * 4 + 8)
 
     def load(
         self, sources: DataSources, *, progress: DownloadProgress | None = None
@@ -122,13 +141,16 @@ class Mnist(TenClasses):
             ARRAY_NAMES,
             lambda: _decode(files, order),
         )
+        if not self.holds_validation_out:
+            arrays = _joined(arrays)
         available = len(arrays["train_x"])
         if self.train_samples is not None and self.train_samples > available:
             raise DataError(
                 f"train_samples is {self.train_samples}, but {files['train-images']} leaves "
                 f"{available} images for training"
             )
-        return as_sequences(arrays, steps=_STEPS[self.layout], train_samples=self.train_samples)
+        splits = as_sequences(arrays, steps=_STEPS[self.layout], train_samples=self.train_samples)
+        return replace(splits, chooses=self.holds_validation_out)
 
     def interface(self, sources: DataSources) -> Interface:  # noqa: ARG002 -- no file is read
         """Pixels of 0..255, row by row."""
@@ -221,6 +243,15 @@ def _decode(files: dict[str, Path], order: NDArray[Any]) -> Arrays:
             _scaled(test_images, order), test_labels, {"test": np.arange(len(test_labels))}
         ),
     }
+
+
+def _joined(arrays: Arrays) -> Arrays:
+    """The same with validation among what is trained on."""
+    both = {
+        f"train_{part}": np.concatenate([arrays[f"train_{part}"], arrays[f"validation_{part}"]])
+        for part in ("x", "y")
+    }
+    return {**arrays, **both}
 
 
 def _scaled(images: NDArray[Any], order: NDArray[Any]) -> NDArray[Any]:

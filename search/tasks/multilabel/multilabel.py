@@ -188,6 +188,7 @@ class Multilabel(Spec):
         batch = first_batch(self.load(sources).validation, numbers=self._known().features)
         return RawSamples(batch.x.flatten(1), batch.y).fitting()
 
+    asks_for_classes: ClassVar[bool] = False
     loss = staticmethod(binary_cross_entropy)
     soft_loss = staticmethod(soft_labels)
 

@@ -99,6 +99,7 @@ class Addition(GeneratedTask):
         batch = first_batch(self.load(sources).validation, numbers=2 * self.steps)
         return RawSamples(batch.x, batch.y).fitting()
 
+    asks_for_classes: ClassVar[bool] = False
     loss = staticmethod(squared_error)
     soft_loss = staticmethod(soft_numbers)
 

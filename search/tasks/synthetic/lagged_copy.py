@@ -54,6 +54,7 @@ class CopyingTask(GeneratedTask, ABC):
     def signature(self) -> Signature:
         """See `search.tasks.task.Task`."""
 
+    asks_for_classes: ClassVar[bool] = True
     loss = staticmethod(cross_entropy_of_steps)
     soft_loss = staticmethod(soft_classes)
 

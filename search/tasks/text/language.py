@@ -236,6 +236,7 @@ class Language(Spec):
             return windows_of_tokens(tokens, self.window)
         return lines_of_tokens(Sentences.of(tokens))
 
+    asks_for_classes: ClassVar[bool] = True
     loss = staticmethod(cross_entropy_of_steps)
     soft_loss = staticmethod(soft_classes)
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from models.backends.loops import State
 from models.errors import CheckpointError
+from models.generalization import generalization_term
 from models.linear import cached_forms
 from models.model import after_step, penalty, spectral_margin
 from models.network import GradientProbe, Network, observed
@@ -19,6 +20,7 @@ from search.training.resume import Tensors
 from search.training.stacks.engine import settle
 from search.training.stacks.member import Member, Step
 from search.training.stacks.member_numbers import Drawing, GlobalGenerators, Numbers
+from search.training.trained_losses import readout_penalty
 
 
 class OneNetwork:
@@ -85,30 +87,29 @@ class Alone:
     def begin_epoch(self) -> None:
         """See `Engine`."""
         (member,) = self.members
-        factor = self._training.decay ** (member.progress.epoch - 1)
         for group, first in zip(self._optimizer.param_groups, self._first_rates, strict=True):
-            group["lr"] = first * factor
-        if member.progress.batch == 0:
-            self._carried = ()
-            if member.teacher is not None:
-                member.teacher.carried = ()
+            group["lr"] = first * member.rate_factor
+        self._forget_at_pass()
         self._module.train()
 
-    def step(self, *, last: bool) -> Sequence[Step]:
+    def step(self, *, watched: bool) -> Sequence[Step]:
         """See `Engine`."""
         (member,) = self.members
         self._generators.lend(self._drawing)
+        self._forget_at_pass()
         batch = self._samples.take(member.batches[member.progress.batch])
         self._optimizer.zero_grad(set_to_none=True)
         # One batch of an epoch is enough to see by, and costs the others nothing.
-        watched = observed(self._module) if last else nullcontext(GradientProbe())
+        watching = observed(self._module) if watched else nullcontext(GradientProbe())
         norm = None
-        with rounded_for_a_step(self._module, member.bits_of_steps), watched as probe:
+        with rounded_for_a_step(self._module, member.bits_of_steps), watching as probe:
             output, carried = answer(self._module, self._samples, batch, self._carried)
             loss = self._task.loss(output, batch.y)
             wanted = loss if member.teacher is None else self._taught(output, batch, loss)
             own = penalty(self._module)
             total = wanted if own is None else wanted + own
+            if self._training.readout_penalty:
+                total = total + readout_penalty(self._module, self._training.readout_penalty)
             value = total.item()
             if math.isfinite(value):
                 total.backward()  # pyright: ignore[reportUnknownMemberType] -- untyped
@@ -138,6 +139,13 @@ class Alone:
         """See `Engine`."""
         return [spectral_margin(self._module)]
 
+    def terms(self) -> Sequence[float | None]:
+        """See `Engine`."""
+        steps = self.members[0].job.trial.model.signature.sequence_length
+        found = generalization_term(self._module, steps=steps)
+        term = None if found is None else float(found)
+        return [term if term is not None and math.isfinite(term) else None]
+
     def numbers(self, place: int) -> Numbers:  # noqa: ARG002 -- there is one
         """See `Engine`."""
         teacher = self.members[0].teacher
@@ -151,6 +159,15 @@ class Alone:
     def keep(self, places: Sequence[int]) -> None:
         """See `Engine`."""
         self.members = [self.members[place] for place in places]
+
+    def _forget_at_pass(self) -> None:
+        """Carry nothing over from one pass over the samples to the next."""
+        (member,) = self.members
+        if not member.begins_pass:
+            return
+        self._carried = ()
+        if member.teacher is not None:
+            member.teacher.carried = ()
 
     def _taught(self, output: Tensor, batch: Batch, loss: Tensor) -> Tensor:
         """The loss with the distance from the original's answers."""

@@ -42,17 +42,17 @@ class Engine(Protocol):
         ...
 
     def begin_epoch(self) -> None:
-        """Take learning rates from the members, and carry nothing over at an epoch's first batch.
+        """Take learning rates from the members, and carry nothing over where a pass begins.
 
         Members may be in different epochs. It may be called again at any batch.
         """
         ...
 
-    def step(self, *, last: bool) -> Sequence[Step]:
+    def step(self, *, watched: bool) -> Sequence[Step]:
         """Train on each member's next batch; several members whose step fails are as before.
 
         Args:
-            last: whether it is the epoch's last, in which the gradients' way back is watched.
+            watched: whether the gradients' way back is watched.
         """
         ...
 
@@ -66,6 +66,10 @@ class Engine(Protocol):
 
     def margins(self) -> Sequence[float | None]:
         """Each member's spectral margin."""
+        ...
+
+    def terms(self) -> Sequence[float | None]:
+        """Each member's generalization term."""
         ...
 
     def numbers(self, place: int) -> Numbers:

@@ -77,7 +77,7 @@ class TrainingResult:
     module: nn.Module
     outcome: Literal["complete", "stopped", "paused"]
     reason: str | None
-    """Why it was stopped or paused."""
+    """Why it was stopped or paused, or is complete before its budget's last epoch."""
     quality: float
     """The validation metric of the best epoch."""
     test_quality: float | None

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import torch
@@ -12,13 +12,16 @@ from torch import Tensor
 from models.errors import CheckpointError
 from models.network import Network
 from models.quantization import Bits
+from search.documents.gradients import ProbedGradient
 from search.errors import TrainingDiverged
 from search.tasks import Criterion, Samples
 from search.training.distillation import Teacher
-from search.training.jobs import EpochReport, Verdict
+from search.training.jobs import MOST_PROBES, EpochReport, Verdict
 from search.training.resume import Position, ResumeState, Tensors, from_bytes, to_bytes
 from search.training.stacks.entries import Entry, TrainingResult
 from search.training.stacks.member_numbers import Numbers, seeded
+from search.training.stacks.passes import EpochBatches, draw_epoch
+from search.training.trained_losses import criterion_of
 
 _OUTCOMES: Final[Mapping[str, Literal["stopped", "paused"]]] = {
     "stop": "stopped",
@@ -62,15 +65,20 @@ class Progress:
 
     epoch: int = 1
     batch: int = 0
+    pass_batches: int = 0
     loss_sum: float = 0.0
     loss_samples: int = 0
     recovered_batches: int = 0
     gradient_first: float | None = None
     gradient_last: float | None = None
+    probes: tuple[ProbedGradient, ...] = ()
     seconds: float = 0.0
     best_epoch: int = 0
     best_quality: float | None = None
     best_loss: float | None = None
+    stale_epochs: int = 0
+    plateau_epochs: int = 0
+    plateau_steps: int = 0
 
     def position(self) -> Position:
         """As it is stored."""
@@ -90,15 +98,20 @@ class Progress:
 class Member:
     """A trial, apart from who computes it."""
 
-    def __init__(self, entry: Entry, *, task: Criterion, device: torch.device) -> None:
+    def __init__(
+        self, entry: Entry, *, task: Criterion, device: torch.device, chooses: bool = True
+    ) -> None:
         """Begin anew, or where the resume file was written.
+
+        Without `chooses` validation tells nothing, and the last epoch is kept as the best.
 
         Raises:
             CheckpointError: the resume file is damaged, or belongs to another trial.
             ValueError: an original is needed, and not given.
         """
-        self.entry, self.task, self.device = entry, task, device
+        self.entry, self.device, self._chooses = entry, device, chooses
         self.job, self.training = entry.job, entry.job.trial.training
+        self.task = criterion_of(task, self.training)
         trial = self.job.trial
         compression = trial.compression
         self.last_epoch = self.job.last_epoch
@@ -112,6 +125,7 @@ class Member:
         self.progress = Progress(epoch=self.job.first_epoch)
         self.order = torch.Generator().manual_seed(trial.seed)
         self.best: Tensors = {}
+        self.best_optimizer: Tensors = {}
         state = None if entry.resume is None else from_bytes(entry.resume, job=self.job)
         self.module: Network = trial.model.unrounded.build(seed=trial.seed).to(device)
         """The trial's module: who computes it alone does it with this one."""
@@ -119,8 +133,7 @@ class Member:
             self._restored(state) if state is not None else self._fresh(entry)
         )
         self.order_at_epoch_start = self.order.get_state()
-        self.batches: Sequence[Tensor] = ()
-        """Those of the epoch underway."""
+        self._epoch = EpochBatches((), frozenset({0}), 0)
         self.saved_at = time.monotonic()
         self.verdict = Verdict(lease_seconds=0)
 
@@ -133,19 +146,52 @@ class Member:
     @property
     def is_over(self) -> bool:
         """Whether it trains no more."""
-        return self.progress.epoch > self.last_epoch or self.verdict.verdict != "continue"
+        return self._is_complete or self.verdict.verdict != "continue"
 
     @property
     def outcome(self) -> Literal["complete", "stopped", "paused"]:
-        """How it ends: a verdict after the last epoch of the budget ends nothing."""
-        ended_early = self.progress.epoch <= self.last_epoch
-        return _OUTCOMES[self.verdict.verdict] if ended_early else "complete"
+        """How it ends: a verdict after the last epoch that it trains ends nothing."""
+        return "complete" if self._is_complete else _OUTCOMES[self.verdict.verdict]
+
+    @property
+    def _is_complete(self) -> bool:
+        return self.progress.epoch > self.last_epoch or self.why_complete is not None
+
+    @property
+    def why_complete(self) -> str | None:
+        """Why it is complete before the last epoch of its budget; None where it is not."""
+        progress, name = self.progress, self.task.metric.name
+        patience, plateau = self.training.patience, self.training.plateau
+        if patience is not None and progress.stale_epochs >= patience:
+            return f"no better {name} in {patience} epochs, which is its patience"
+        if plateau is not None and self._is_at_plateau and progress.plateau_steps >= plateau.most:
+            return (
+                f"no better {name} in {plateau.stale} epochs, with its learning rate lowered "
+                f"{plateau.most} times"
+            )
+        return None
+
+    @property
+    def _is_at_plateau(self) -> bool:
+        plateau = self.training.plateau
+        return plateau is not None and self.progress.plateau_epochs >= plateau.stale
+
+    @property
+    def rate_factor(self) -> float:
+        """`decay^(epoch - 1)` of the epoch underway, times the plateau's factor for each step."""
+        factor = self.training.decay ** (self.progress.epoch - 1)
+        plateau = self.training.plateau
+        return factor if plateau is None else factor * plateau.factor**self.progress.plateau_steps
 
     @property
     def learning_rate(self) -> float:
-        """Of the epoch underway, `learning_rate * decay^(epoch - 1)`."""
-        factor = self.training.decay ** (self.progress.epoch - 1)
-        return self.training.learning_rate * factor
+        """Of the epoch underway."""
+        return self.training.learning_rate * self.rate_factor
+
+    @property
+    def keeps_optimizer(self) -> bool:
+        """Whether it may go on from the optimizer's state of its best epoch."""
+        return self.training.plateau is not None and self.training.plateau.restore
 
     @property
     def bits_of_steps(self) -> Bits | None:
@@ -153,10 +199,38 @@ class Member:
         first = self.last_epoch - self.training.quantised_epochs + 1
         return self.bits if self.progress.epoch >= first else None
 
+    @property
+    def batches(self) -> Sequence[Tensor]:
+        """Those of the epoch underway."""
+        return self._epoch.batches
+
+    @property
+    def begins_pass(self) -> bool:
+        """Whether the next batch is the first one of a pass over the samples."""
+        return self.progress.batch in self._epoch.starts
+
     def begin_epoch(self, samples: Samples) -> None:
         """Draw the order of the epoch's data."""
         self.order_at_epoch_start = self.order.get_state()
-        self.batches = samples.batches(self.training.batch_size, self.order)
+        self._epoch = draw_epoch(
+            samples,
+            self.training.batch_size,
+            self.order,
+            updates=self.training.epoch_updates,
+            done=self.progress.pass_batches,
+        )
+
+    @property
+    def next_update(self) -> int:
+        """The number of the next update, counted from the trial's first."""
+        return (max(1, self.progress.epoch) - 1) * len(self.batches) + self.progress.batch + 1
+
+    @property
+    def is_probed(self) -> bool:
+        """Whether the next update's gradients are told of, beside those of the epoch's last."""
+        every = self.training.probe_every
+        is_due = every is not None and self.next_update % every == 0
+        return is_due and len(self.progress.probes) < MOST_PROBES
 
     def batch_done(self, step: Step) -> None:
         """Take note of a step.
@@ -169,7 +243,16 @@ class Member:
             what = f"the gradient's norm is {step.norm}" if total else f"the loss is {step.total}"
             progress = self.progress
             raise TrainingDiverged(f"epoch {progress.epoch}, batch {progress.batch + 1}: {what}")
+        probe = None
+        if self.is_probed:
+            probe = ProbedGradient(
+                update=self.next_update,
+                first=_finite_or_none(step.gradient_first),
+                last=_finite_or_none(step.gradient_last),
+            )
         self.progress.add(step)
+        if probe is not None:
+            self.progress.probes = (*self.progress.probes, probe)
 
     def check_epoch(self) -> None:
         """Refuse an epoch that taught nothing.
@@ -188,23 +271,39 @@ class Member:
         """Whether what was just validated is the best so far."""
         progress, metric = self.progress, self.task.metric
         quality, best = found.values[metric.name], progress.best_quality
-        if best is None:
+        if best is None or not self._chooses:
             return True
         if quality != best:
             return metric.is_better(quality, best)
         best_loss = progress.best_loss
         return found.loss is not None and (best_loss is None or found.loss < best_loss)
 
-    def take_best(self, found: Found, state: Tensors) -> None:
+    def count_stale(self, found: Found) -> None:
+        """Count the epoch that was just validated, before it may become the best.
+
+        A tie is no better, whatever its loss is.
+        """
+        progress, metric = self.progress, self.task.metric
+        best = progress.best_quality
+        is_better = best is None or metric.is_better(found.values[metric.name], best)
+        progress.stale_epochs = 0 if is_better else progress.stale_epochs + 1
+        progress.plateau_epochs = 0 if is_better else progress.plateau_epochs + 1
+
+    def take_best(self, found: Found, state: Tensors, optimizer: Tensors) -> None:
         """Keep what was just validated as the best."""
         progress = self.progress
-        self.best = state
+        self.best, self.best_optimizer = state, optimizer
         progress.best_epoch = progress.epoch
         progress.best_quality = found.values[self.task.metric.name]
         progress.best_loss = found.loss
 
     def report(
-        self, found: Found, *, margin: float | None, stood_still_seconds: float
+        self,
+        found: Found,
+        *,
+        margin: float | None,
+        term: float | None,
+        stood_still_seconds: float,
     ) -> EpochReport:
         """What is said of the epoch that is over."""
         progress = self.progress
@@ -214,8 +313,10 @@ class Member:
             train_loss=progress.loss_sum / progress.loss_samples if trained else None,
             validation=found.values[self.task.metric.name],
             spectral_margin=margin,
+            generalization_term=term,
             gradient_first=progress.gradient_first,
             gradient_last=progress.gradient_last,
+            probes=progress.probes,
             recovered_batches=progress.recovered_batches,
             seconds=progress.seconds,
             stood_still_seconds=stood_still_seconds,
@@ -227,11 +328,30 @@ class Member:
         self.verdict = verdict
         self.progress = Progress(
             epoch=done.epoch + 1,
+            pass_batches=self._epoch.done,
             best_epoch=done.best_epoch,
             best_quality=done.best_quality,
             best_loss=done.best_loss,
+            stale_epochs=done.stale_epochs,
+            plateau_epochs=done.plateau_epochs,
+            plateau_steps=done.plateau_steps,
         )
         self.order_at_epoch_start = self.order.get_state()
+        goes_on = self._epoch.done > 0
+        self._epoch = EpochBatches((), frozenset() if goes_on else frozenset({0}), self._epoch.done)
+
+    def lower_rate(self) -> bool:
+        """Lower the learning rate where the metric is at a plateau; whether it goes back, too."""
+        plateau = self.training.plateau
+        if plateau is None or not self._is_at_plateau or self._is_complete:
+            return False
+        self.progress.plateau_epochs = 0
+        self.progress.plateau_steps += 1
+        return plateau.restore
+
+    def at_best(self, numbers: Numbers) -> Numbers:
+        """What it has at the beginning of the next epoch, with parameters of the best one."""
+        return replace(numbers, model=self.best, optimizer=self.best_optimizer)
 
     def save(self, numbers: Numbers) -> None:
         """Have the state stored from which training goes on."""
@@ -241,6 +361,7 @@ class Member:
             model=numbers.model,
             best=self.best,
             optimizer=numbers.optimizer,
+            best_optimizer=self.best_optimizer,
             generators={"order": self.order_at_epoch_start, **numbers.generators},
             carried={str(part): tensor for part, tensor in enumerate(numbers.carried)},
         )
@@ -264,7 +385,7 @@ class Member:
         return TrainingResult(
             module=self.module,
             outcome=outcome,
-            reason=None if outcome == "complete" else self.verdict.reason,
+            reason=self.why_complete if outcome == "complete" else self.verdict.reason,
             quality=quality,
             test_quality=test.get(self.task.metric.name),
             test_metrics=test,
@@ -288,7 +409,8 @@ class Member:
         except (KeyError, RuntimeError) as error:
             raise CheckpointError(f"the resume file does not fit the model: {error}") from error
         self.best = {name: tensor.to(self.device) for name, tensor in state.best.items()}
-        self.progress = Progress(**state.position.model_dump())
+        self.best_optimizer = state.best_optimizer
+        self.progress = Progress(**dict(state.position))
         if self.device.type == "cuda" and "cuda" not in generators:
             generators = {**seeded(self.job.trial.seed, self.device), **generators}
         parts = sorted(state.carried, key=int)

@@ -17,6 +17,7 @@ from search.training.stacks.engine import listed, settle
 from search.training.stacks.member import Member, Step
 from search.training.stacks.member_numbers import Numbers
 from search.training.stacks.stacked_optimizer import QUANTITIES, StackedOptimizer
+from search.training.trained_losses import readout_penalty
 
 
 class ManyNetworks:
@@ -83,6 +84,8 @@ class Together:
             moments=[self._laid_out(quantity, numbers) for quantity in self._quantities],
             steps=torch.tensor(steps),
         )
+        self._readout_penalty = members[0].training.readout_penalty
+        self._has_penalties = self._stack.has_penalties or self._readout_penalty > 0
         parts = zip(*(one.carried for one in numbers), strict=True)
         carried = tuple(torch.stack(part).to(self._device) for part in parts)
         half = len(carried) // 2 if self._is_taught else len(carried)
@@ -92,7 +95,7 @@ class Together:
 
     def begin_epoch(self) -> None:
         """See `Engine`."""
-        if all(member.progress.batch == 0 for member in self.members):
+        if all(member.begins_pass for member in self.members):
             self._carried = self._carried_by_teacher = ()
         self._stack.train()
         scales, plain = self._stack.learning_rate_scales, [1.0] * len(self.members)
@@ -101,29 +104,29 @@ class Together:
             [scales.get(name, plain) for name in self._stack.parameters],
         )
 
-    def step(self, *, last: bool) -> Sequence[Step]:
+    def step(self, *, watched: bool) -> Sequence[Step]:
         """See `Engine`."""
         self._remember()
         try:
-            return self._stepped(last=last)
+            return self._stepped(watched=watched)
         except Exception:
             self._undo()
             raise
 
-    def _stepped(self, *, last: bool) -> Sequence[Step]:
+    def _stepped(self, *, watched: bool) -> Sequence[Step]:
         members, stack = self.members, self._stack
         batches = take_each(
             self._samples, [member.batches[member.progress.batch] for member in members]
         )
         parameters = [*stack.parameters.values()]
-        watched = stack.observed() if last else nullcontext(None)
-        with self._rounded_for_a_step(), watched as probe:
+        watching = stack.observed() if watched else nullcontext(None)
+        with self._rounded_for_a_step(), watching as probe:
             outputs, losses, *carried = self._forward(batches)
             totals = losses
             by_teacher: State = ()
             if self._is_taught:
                 totals, by_teacher = self._taught(outputs, batches, losses)
-            if stack.has_penalties:
+            if self._has_penalties:
                 totals = totals + carried.pop()
             leaves = [] if probe is None else probe.leaves
             gradients = torch.autograd.grad(
@@ -157,6 +160,11 @@ class Together:
     def margins(self) -> Sequence[float | None]:
         """See `Engine`."""
         return self._stack.spectral_margins()
+
+    def terms(self) -> Sequence[float | None]:
+        """See `Engine`."""
+        steps = self.members[0].job.trial.model.signature.sequence_length
+        return self._stack.generalization_terms(steps=steps)
 
     def numbers(self, place: int) -> Numbers:
         """See `Engine`."""
@@ -197,14 +205,17 @@ class Together:
     def _forward(self, batches: Batches) -> tuple[Tensor, ...]:
         """Outputs, losses, where members ended if that is carried on, and penalties if any."""
         carries = self._samples.carries_state
-        task_loss, has_penalties = self._task.loss, self._stack.has_penalties
+        task_loss, has_penalties = self._task.loss, self._has_penalties
+        weight = self._readout_penalty
 
         def of_one(
             one: Network, x: Tensor, y: Tensor, lengths: Tensor | None, *state: Tensor
         ) -> tuple[Tensor, ...]:
             output, ended = one.step(x, state) if carries else (one(x, lengths=lengths), ())
-            own = (penalty_of(one),) if has_penalties else ()
-            return output, task_loss(output, y), *ended, *own
+            own = penalty_of(one) if has_penalties else None
+            if own is not None and weight:
+                own = own + readout_penalty(one, weight)
+            return output, task_loss(output, y), *ended, *(() if own is None else (own,))
 
         return self._stack.of_each(of_one, batches.x, batches.y, batches.lengths, *self._carried)
 

@@ -66,8 +66,12 @@ class _Validated:
 
     found: Found
     margin: float | None
+    term: float | None
+    """Of generalization."""
     state: Tensors | None
     """The numbers that were validated, if they are the best so far."""
+    optimizer: Tensors
+    """Its state then, if training may go on from there; else empty."""
 
 
 class _Stack:
@@ -127,7 +131,12 @@ class _Stack:
         for entry in self._hooks.newcomers():
             try:
                 self._check_key(entry)
-                member = Member(entry, task=self._task, device=self._device)
+                member = Member(
+                    entry,
+                    task=self._task,
+                    device=self._device,
+                    chooses=self._splits.chooses,
+                )
             except Exception as error:  # whatever it is, the others have no part in it
                 self._hooks.ended(entry, error)
                 continue
@@ -170,8 +179,11 @@ class _Stack:
         while (members := self._engines.members) and self._at < len(members[0].batches):
             self._engines.regroup()
             last = self._at + 1 == len(members[0].batches)
+            watched = last or any(member.is_probed for member in members)
             began = self._clock.now()
-            steps = self._engines.of_each(lambda engine, last=last: self._step(engine, last=last))
+            steps = self._engines.of_each(
+                lambda engine, watched=watched: self._step(engine, watched=watched)
+            )
             self._widths.took(self._clock.now() - began, members=len(members))
             self._share_seconds(members)
             self._guard(
@@ -183,9 +195,9 @@ class _Stack:
             self._let_go()
             self._join()
 
-    def _step(self, engine: Engine, *, last: bool) -> Sequence[Step]:
+    def _step(self, engine: Engine, *, watched: bool) -> Sequence[Step]:
         with self._batch():
-            return engine.step(last=last)
+            return engine.step(watched=watched)
 
     def _end_epoch(self, members: Sequence[Member]) -> None:
         """Validate, report, and move on; who is over leaves."""
@@ -204,6 +216,7 @@ class _Stack:
             (member, lambda member=member: member.end_epoch(member.entry.hooks.hear_verdict()))
             for member in [one for one in self._engines.members if one in members]
         )
+        self._lower_rates([one for one in self._engines.members if one in members])
         self._save_if_due([one for one in self._engines.members if one in members])
         over = [one for one in self._engines.members if one in members and one.is_over]
         paused = [one for one in over if one.outcome == "paused"]
@@ -213,29 +226,34 @@ class _Stack:
         self._finish(over)
         self._clock.restart()
 
+    def _lower_rates(self, members: Sequence[Member]) -> None:
+        """Lower the rates of those at a plateau, of whom some go back to their best epoch."""
+        back = [member for member in members if member.lower_rate()]
+        if back:
+            best = {member: member.at_best(self._engines.numbers(member)) for member in back}
+            self._engines.form(self._engines.members, best)
+
     def _validated(self, engine: Engine) -> Sequence[_Validated | TrainingDiverged]:
         """What an epoch made of an engine's members."""
         validation = self._splits.validation
         with engine.rounded():
             found = evaluate(engine.networks, engine.members, validation, batch=self._batch)
-            margins = engine.margins()
+            margins, terms = engine.margins(), engine.terms()
             return [
-                one
-                if isinstance(one, TrainingDiverged)
-                else _Validated(one, margin, engine.state(place) if member.is_best(one) else None)
-                for place, (member, one, margin) in enumerate(
-                    zip(engine.members, found, margins, strict=True)
-                )
+                one if isinstance(one, TrainingDiverged) else _kept(engine, place, one, diagnostics)
+                for place, (one, *diagnostics) in enumerate(zip(found, margins, terms, strict=True))
             ]
 
     def _report(self, member: Member, validated: _Validated | TrainingDiverged) -> None:
         if isinstance(validated, TrainingDiverged):
             raise validated
+        member.count_stale(validated.found)
         if validated.state is not None:
-            member.take_best(validated.found, validated.state)
+            member.take_best(validated.found, validated.state, validated.optimizer)
         report = member.report(
             validated.found,
             margin=validated.margin,
+            term=validated.term,
             stood_still_seconds=self._hooks.stood_still_seconds,
         )
         member.entry.hooks.say_epoch(report)
@@ -260,7 +278,7 @@ class _Stack:
         """Test some in one call; those for whom that fails in smaller parts."""
         try:
             networks = (
-                OneNetwork(members[0].module, self._task)
+                OneNetwork(members[0].module, members[0].task)
                 if len(members) == 1
                 else ManyNetworks.of(members, [member.best for member in members])
             )
@@ -335,6 +353,21 @@ class _Stack:
         finally:
             with _raised_as_theirs():
                 context.__exit__(None, None, None)
+
+
+def _kept(
+    engine: Engine, place: int, found: Found, diagnostics: Sequence[float | None]
+) -> _Validated:
+    """What an epoch made of a member, with its numbers where they are the best so far."""
+    member = engine.members[place]
+    margin, term = diagnostics
+    if not member.is_best(found):
+        return _Validated(found, margin, term, None, {})
+    optimizer: Tensors = {}
+    if member.keeps_optimizer:
+        kept = engine.numbers(place).optimizer
+        optimizer = {name: tensor.clone() for name, tensor in kept.items()}
+    return _Validated(found, margin, term, engine.state(place), optimizer)
 
 
 class _OfHooks(BaseException):

@@ -6,10 +6,16 @@ from typing import Any, Literal
 from pydantic import Field
 
 from models.spec import Spec
+from search.documents.gradients import ProbedGradient
 from service.api.schema import ByName
 from storage.records import AttemptState, ThroughputKind, TrialOrigin, TrialState
 
 _ENDED = frozenset(state for state in TrialState if state.has_ended)
+
+
+def _is_null(value: object) -> bool:
+    """Whether an answer leaves a field out."""
+    return value is None
 
 
 class TrialValues(ByName):
@@ -241,6 +247,17 @@ class EpochDocument(Spec):
         description="batches that `training.nan_recovery` stepped in for"
     )
     seconds: float
+    generalization_term: float | None = Field(
+        default=None,
+        exclude_if=_is_null,
+        description="ln B(w) of a recurrent network of one matrix, to compare models of one task "
+        "and never as a bound",
+    )
+    probes: tuple[ProbedGradient, ...] | None = Field(
+        default=None,
+        exclude_if=_is_null,
+        description="of single updates, where `training.probe_every` asks for them",
+    )
 
 
 class ExportDocument(Spec):

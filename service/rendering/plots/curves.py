@@ -54,13 +54,13 @@ class Panel:
 def panels(histories: Mapping[int, Sequence[MetricRecord]], *, metric: str) -> tuple[Panel, ...]:
     """The plots of these trials' epochs; one of which nothing is known is left out.
 
-    The diagnostics are the papers': how far the singular values are from 1, and what is left of a
-    gradient at the first step.
+    The diagnostics are the papers': how far the singular values are from sigma*, and what is left
+    of a gradient at the first step.
     """
     wanted: tuple[tuple[str, str, Callable[[MetricRecord], float | None]], ...] = (
         (metric, "on the validation split", lambda row: row.validation),
         ("training loss", "mean over the epoch", lambda row: row.train_loss),
-        ("spectral margin", "furthest singular value from 1", lambda row: row.spectral_margin),
+        ("spectral margin", "furthest singular value from sigma*", lambda row: row.spectral_margin),
         (
             "gradient, first",
             "|dL/dh| before the first step or layer",

@@ -23,6 +23,7 @@ from models.kernels import calls
 from models.linear import StructuredLinear, cache_forms
 from models.model import parameter_groups
 from search.training.optimizers import OPTIMIZERS
+from search.training.trial_spec import TrainingSpec
 from tests.benchmarks.cpu.cases import BY_NAME, Case
 from tests.benchmarks.cpu.contestant import data_of, step_of
 from tests.benchmarks.cpu.floor import Least, least_of_phases
@@ -90,7 +91,7 @@ def _runs(case: Case) -> Runs:
     with _recording() as record:
         step()
     groups = [{**group} for group in parameter_groups(network, 1e-6)]
-    optimizer = OPTIMIZERS["adam"](groups)
+    optimizer = OPTIMIZERS["adam"](groups, TrainingSpec())
 
     def whole() -> None:
         step()

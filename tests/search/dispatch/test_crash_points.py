@@ -36,17 +36,16 @@ PRESETS_SPEC = {
         "rnn.hidden_size": {"low": 8, "high": 32},
         "rnn.activation": "leaky_relu",
         "learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
-        "batch_size": {"options": [64, 128]},
-        "decay": 0.99,
-        "clip_norm": None,
+        "batch_size": {"options": [16, 64]},
+        "epoch_updates": 50,
     },
 }
 """The first preset lies in the space, the second does not."""
 
 IN_THE_SPACE = {
     "rnn.hidden_size": 32,
-    "training.learning_rate": 1e-3,
-    "training.batch_size": 128,
+    "training.learning_rate": 3e-3,
+    "training.batch_size": 16,
 }
 
 
@@ -156,7 +155,7 @@ def assert_presets_are_noted(site: Site, study_id: str) -> None:
     )
     inside, outside, *others = (trial.user_attrs for trial in mirrored.trials)
     assert inside["preset"] == "rnn-32"
-    assert inside["training.decay"] == 0.99
+    assert inside["training.epoch_updates"] == 50
     assert outside["preset"] == "svd-rnn-32-16"
     assert outside["rnn.hidden_size"] == 32
     assert outside["householder_svd.m1"] == 16

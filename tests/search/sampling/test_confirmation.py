@@ -11,7 +11,8 @@ import scipy.stats
 
 from search.fronts.dominance import front_of
 from search.fronts.pareto import objective_infos
-from search.studies.configurations import Qualities, over_seeds, seeded, student_quantile
+from search.student import student_quantile
+from search.studies.configurations import Qualities, over_seeds, seeded
 from search.studies.spec import StudySpec
 from storage.records import TrialOrigin, TrialRecord, TrialState
 from storage.repositories.trials import Trials

@@ -10,7 +10,7 @@ from search.spaces.draws import CornerSource
 from search.spaces.model_space import DrawnTrial
 from search.spaces.space import SearchSpace, describe
 from search.studies.spec import StudySpec
-from search.training.trial_spec import TrainingSpec
+from search.training.trial_spec import Plateau, TrainingSpec
 
 
 def study(space: dict[str, Any]) -> StudySpec:
@@ -36,6 +36,8 @@ PINS: list[tuple[str, Any]] = [
     ("clip_norm", None),
     ("nan_recovery", 0.01),
     ("weight_decay", 0.1),
+    ("epoch_updates", 50),
+    ("patience", 5),
 ]
 
 
@@ -93,6 +95,43 @@ def test_what_training_cannot_do_is_refused_with_its_path(
     assert fault.path == f"space.training.{field}"
     for word in words:
         assert word in fault.message
+
+
+@pytest.mark.parametrize("name", ["{}", "training.{}"])
+def test_fields_of_a_plateau_are_named_one_by_one(name: str) -> None:
+    space = {
+        name.format("plateau.stale"): 4,
+        name.format("plateau.factor"): {"low": 0.1, "high": 0.9},
+        name.format("plateau.restore"): {"options": [False, True]},
+    }
+    found = describe(study(space)).dimensions
+    names = {one.name for one in found if one.name.startswith("training.plateau")}
+    assert names == {"training.plateau.factor", "training.plateau.restore"}
+    trial = SearchSpace(study(space)).draw(
+        CornerSource(highest=True, choices={"training.plateau.restore": False})
+    )
+    assert trial.spec.training.plateau == Plateau(factor=0.9, stale=4, restore=False)
+    assert trial.hyperparameters["training.plateau.stale"] == 4
+    assert SearchSpace(study(space)).place(trial.spec) == trial
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("plateau.factor", 2, "less than 1"),
+        ("plateau.restore", 3, "boolean"),
+        ("plateau", None, "no candidate has 'training.plateau'"),
+        ("patience", 0, "greater than or equal to 1"),
+    ],
+)
+def test_what_no_plateau_can_be_is_refused_with_its_path(
+    field: str, value: Any, words: str
+) -> None:
+    with pytest.raises(SpecRefused) as refused:
+        describe(study({f"training.{field}": value}))
+    [fault] = refused.value.faults
+    assert fault.path == f"space.training.{field}"
+    assert words in fault.message
 
 
 def test_null_for_a_choice_of_a_model_is_refused() -> None:

@@ -17,8 +17,9 @@ from search.training.optimizers import (
     restore_state,
     state_of,
 )
+from search.training.stacks import stack_key
 from search.training.trial_spec import OptimizerName, TrainingSpec
-from tests.search.training_cases import MODELS
+from tests.search.training_cases import MODELS, make_job
 
 Array = NDArray[np.float64]
 STEPS = 6
@@ -33,11 +34,11 @@ def adam(gradients: list[Array], rate: float) -> Array:
     return moved
 
 
-def rmsprop(gradients: list[Array], rate: float) -> Array:
-    v, moved = np.zeros(4), np.zeros(4)
+def rmsprop(gradients: list[Array], rate: float, start: float = 0.0, eps: float = 1e-8) -> Array:
+    v, moved = np.full(4, start), np.zeros(4)
     for g in gradients:
         v = 0.9 * v + 0.1 * g**2
-        moved -= rate * g / (np.sqrt(v) + 1e-8)
+        moved -= rate * g / (np.sqrt(v) + eps)
     return moved
 
 
@@ -98,6 +99,56 @@ def test_steps_follow_the_formula(name: OptimizerName) -> None:
     np.testing.assert_allclose(moved, FORMULAS[name](gradients(), 0.01), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize(("start", "eps"), [(1e-3, 0.0), (1e-3, 1e-8), (0.5, 1e-4), (0.0, 1e-4)])
+def test_rmsprop_starts_where_it_is_told(start: float, eps: float) -> None:
+    training = TrainingSpec(
+        optimizer="rmsprop", learning_rate=0.01, rmsprop_start=start, rmsprop_eps=eps
+    )
+    weights = Weights()
+    before = weights.w.detach().numpy().copy()
+    moved = take_steps(make_optimizer(weights, training), weights, gradients()) - before
+    wanted = rmsprop(gradients(), 0.01, start, eps)
+    np.testing.assert_allclose(moved, wanted, rtol=1e-9, atol=1e-12)
+    # A small gradient moves 1 / sqrt(0.9 v) times the rate, and not the rate's 3.16.
+    first = take_steps(
+        make_optimizer(weights, TrainingSpec(optimizer="rmsprop", rmsprop_start=1e-3)),
+        weights,
+        [np.full(4, 1e-6)],
+    )
+    np.testing.assert_allclose(moved + before - first, 3e-3 * 1e-6 / np.sqrt(9e-4), rtol=1e-3)
+
+
+def test_averages_that_fade_away_divide_nothing_by_nothing() -> None:
+    module = nn.Linear(2, 1, bias=False)
+    before = module.weight.detach().clone()
+    training = TrainingSpec(optimizer="rmsprop", rmsprop_start=1e-3, rmsprop_eps=0.0)
+    optimizer = make_optimizer(module, training)
+    for _ in range(2_000):
+        module.weight.grad = torch.zeros_like(module.weight)
+        optimizer.step()
+    assert float(optimizer.state[module.weight]["square_avg"].max()) < 1e-40
+    assert torch.equal(module.weight, before)
+
+
+def test_rmsprop_without_a_start_and_without_eps_is_refused() -> None:
+    with pytest.raises(ValueError, match="0 / 0; allowed is one of the two above 0"):
+        TrainingSpec(optimizer="rmsprop", rmsprop_start=0.0, rmsprop_eps=0.0)
+    # Nothing else changes what documents of trials say.
+    assert not TrainingSpec().model_dump().keys() & {"rmsprop_start", "rmsprop_eps"}
+
+
+def test_another_rmsprop_is_trained_alone() -> None:
+    def key(seed: int, **fields: Any) -> str:
+        return stack_key(make_job(seed=seed, training=TrainingSpec.model_validate(fields)))
+
+    usual = {"optimizer": "rmsprop"}
+    assert key(1, **usual) == key(2, **usual)
+    assert key(1, **usual, rmsprop_start=1e-3) != key(2, **usual, rmsprop_start=1e-3)
+    assert key(1, **usual, rmsprop_eps=1e-4) != key(2, **usual, rmsprop_eps=1e-4)
+    # No other optimizer has these.
+    assert key(1, rmsprop_start=1e-3) == key(2)
+
+
 def test_decayed_adam_is_adamw() -> None:
     ours, theirs = Weights(), Weights()
     training = TrainingSpec(learning_rate=0.01, weight_decay=0.3)
@@ -136,9 +187,12 @@ def test_learning_rates_of_their_own_are_kept(name: OptimizerName) -> None:
     assert set(found) == set(module.parameters())
 
 
+@pytest.mark.parametrize("start", [0.0, 0.01])
 @pytest.mark.parametrize("name", NAMES)
-def test_state_given_to_a_new_optimizer_takes_the_same_next_steps(name: OptimizerName) -> None:
-    training = TrainingSpec(optimizer=name, learning_rate=0.01)
+def test_state_given_to_a_new_optimizer_takes_the_same_next_steps(
+    name: OptimizerName, start: float
+) -> None:
+    training = TrainingSpec(optimizer=name, learning_rate=0.01, rmsprop_start=start)
     steps: list[Any] = gradients()
     whole, first, second = Weights(), Weights(), Weights()
     wanted = take_steps(make_optimizer(whole, training), whole, steps)

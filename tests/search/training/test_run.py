@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 import torch
@@ -14,15 +13,15 @@ from torch import Tensor, nn
 from models.linear import StructuredLinear
 from models.model import after_step
 from search.errors import TrainingDiverged
-from search.tasks import Metric, Split, Splits
+from search.tasks import Split, Splits
 from search.training.jobs import TrainJob
 from search.training.run import is_out_of_memory, train
 from search.training.trial_spec import OptimizerName, TrainingSpec
 from tests.search.training_cases import (
     MODELS,
     TASK,
-    FixedMeter,
     RecordingHooks,
+    Scripted,
     load_splits,
     make_job,
 )
@@ -31,42 +30,6 @@ from tests.search.training_cases import (
 @pytest.fixture(scope="module")
 def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits[Split]:
     return load_splits(tmp_path_factory.mktemp("cache"))
-
-
-class Scripted:
-    """The digits, with validation and test qualities from a list, in the order of asking."""
-
-    title: ClassVar[str] = TASK.title
-    paper: ClassVar[str] = TASK.paper
-    kind = "digits"
-
-    def __init__(
-        self,
-        *qualities: float,
-        direction: str = "maximize",
-        losses: dict[int, float] | None = None,
-    ) -> None:
-        """`losses` on held-out samples by evaluation, counted from 1; else 1."""
-        self._qualities = list(qualities)
-        self._losses = losses or {}
-        self._evaluated = 0
-        self.metric = Metric.model_validate(
-            {"name": "score", "direction": direction, "unit": "points", "baseline": 0}
-        )
-        self.signature, self.load = TASK.signature, TASK.load
-        self.targets: list[Tensor] = []
-
-    soft_loss = staticmethod(TASK.soft_loss)
-
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        if output.requires_grad:
-            self.targets.append(target)
-            return TASK.loss(output, target)
-        return torch.tensor(self._losses.get(self._evaluated, 1.0))
-
-    def meter(self) -> FixedMeter:
-        self._evaluated += 1
-        return FixedMeter(self.metric.name, self._qualities.pop(0))
 
 
 def parameters(module: nn.Module) -> dict[str, Tensor]:

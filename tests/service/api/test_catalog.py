@@ -69,7 +69,7 @@ def test_a_pair_that_is_not_defined_has_a_reason(client: TestClient) -> None:
     assert "real matrices" in catalog["refusals"]["urnn"]["low_rank"]
 
 
-NEED_FILES = ("ucr", "language")
+NEED_FILES = ("ucr", "language", "multilabel")
 """Tasks of presets whose data are licensed: a user who does not have them is told so."""
 
 

@@ -101,6 +101,8 @@ CALLS: Mapping[tuple[str, str], Call] = {
     ),
     ("delete", _MODEL): lambda given: given.client.delete_model(given.model),
     ("get", "/v1/catalog"): lambda given: given.client.catalog(),
+    ("get", "/v1/papers"): lambda given: given.client.papers(),
+    ("get", "/v1/papers/{table}"): lambda given: given.client.paper_table("ucr"),
     ("get", "/v1/webhooks/secret"): lambda given: given.client.webhook_secret(),
     ("get", f"{_STUDY}/report"): lambda given: given.client.study_report(given.study),
     ("get", "/v1/quota"): lambda given: given.client.quota(),

@@ -35,6 +35,20 @@ def test_every_number_of_a_report_comes_back(client: TestClient, site: Site) -> 
     assert curve == [SOUND, {**BARE, **unknown, "recovered_batches": 0}]
 
 
+def test_gradients_of_single_updates_come_back(client: TestClient, site: Site) -> None:
+    study = site.study()
+    site.run(study)
+    site.trial(study, 0, state=TrialState.RUNNING)
+    lease = site.lease(study, 0)
+    probes = [
+        {"update": 7, "first": 1e-300, "last": 2.5},
+        {"update": 14, "first": None, "last": None},
+    ]
+    assert say(client, lease, "epoch", {**SOUND, "probes": probes}) == []
+    [told] = client.get(f"/v1/studies/{study.id}/trials/0/metrics").json()
+    assert told == {**SOUND, "probes": probes}
+
+
 @pytest.mark.parametrize("epochs", [(0,), (0, 1), (1,), (1, 2, 3)])
 def test_every_epoch_is_drawn_within_its_plot(epochs: tuple[int, ...]) -> None:
     """Epoch 0 too, which there is where a trial starts from a trained network."""

@@ -43,6 +43,17 @@ def test_validation_is_cut_from_the_training_files_and_test_is_the_test_files(
     assert [label_of[key] for key in keys(splits.train.x)] == splits.train.y.tolist()
 
 
+def test_60k_trains_on_the_images_of_validation_too(sources: DataSources) -> None:
+    usual, whole = Mnist().load(sources), Mnist(split="60k").load(sources)
+    assert whole.sizes == {"train": 1200, "validation": 200, "test": 300}
+    assert keys(whole.train.x) == keys(usual.train.x) + keys(usual.validation.x)
+    assert torch.equal(whole.train.y, torch.cat((usual.train.y, usual.validation.y)))
+    assert keys(whole.test.x) == keys(usual.test.x)
+    assert (usual.chooses, whole.chooses) == (True, False)
+    assert whole.to(torch.device("cpu")).chooses is False
+    assert "split" not in Mnist().model_dump(mode="json")
+
+
 def test_no_sample_is_in_two_splits(sources: DataSources) -> None:
     splits = Mnist().load(sources)
     train, validation, test = (

@@ -58,6 +58,7 @@ def check(entries: list[Entry], splits: Splits) -> list[Told]:
     "architecture",
     [
         Gru(hidden_size=8, input_dropout=0.2, recurrent_dropout=0.3, readout_dropout=0.1),
+        Gru(hidden_size=8, layers=2, layer_dropout=0.3, symbol_dropout=0.2, start=0.1),
         Mlp(hidden_size=8, dropout=0.4),
     ],
 )

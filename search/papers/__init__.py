@@ -1,0 +1,33 @@
+"""What the papers print: their tables as data, the presets that follow, and verdicts."""
+
+from collections.abc import Mapping
+
+from search.papers.finding import row_named, rows_named, table_named, unknown
+from search.papers.row import Preset, Row, System, Table
+from search.papers.tables import TABLES
+
+_ROWS = [(table, row) for table in TABLES.values() for row in table.rows]
+
+PRESETS: Mapping[str, Preset] = {
+    row.system.name: row.as_preset(
+        f"{table.name}: {other.key}"
+        for table, other in _ROWS
+        if other.system.name == row.system.name
+    )
+    for _, row in _ROWS
+    if row.preset
+}
+"""Every named system by its name, with the training of the row that it is at home in."""
+
+__all__ = [
+    "PRESETS",
+    "TABLES",
+    "Preset",
+    "Row",
+    "System",
+    "Table",
+    "row_named",
+    "rows_named",
+    "table_named",
+    "unknown",
+]

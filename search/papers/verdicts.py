@@ -1,0 +1,154 @@
+"""Whether measured values bear a paper's claim out: pure functions of numbers."""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from search.documents.papers import Claim, PrintedValue, RowEntry
+from search.student import half_width
+
+VerdictKind: TypeAlias = Literal["reproduced", "better", "not reproduced", "cannot be", "not yet"]
+
+FEWEST_SEEDS: Final = 3
+"""With fewer, a mean says too little."""
+
+_ROUNDING: Final = 1e-9
+"""Of a printed value: no further is a mean of equal numbers from them."""
+
+_SIGNS: Mapping[str, int] = {"maximize": 1, "minimize": -1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What one seed came to."""
+
+    seed: int
+    value: float | None
+    """On test data, by the claim's metric; null where the training failed."""
+    updates: int
+    reason: str | None = None
+    """Why there is no value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What is to be said of a row."""
+
+    kind: VerdictKind
+    why: str | None = None
+    seeds: int = 0
+    """That ended, failed ones included."""
+    mean: float | None = None
+    """Of the seeds that have a value."""
+    half_width: float | None = None
+    """How far the mean's interval of 95 % reaches to either side; null below two seeds."""
+    difference: float | None = None
+    """The mean less what is printed, or less what is claimed to be reached or not."""
+
+
+@dataclass(frozen=True)
+class _Seeds:
+    values: Sequence[float]
+    failed: Sequence[Measured]
+
+    @property
+    def mean(self) -> float | None:
+        return statistics.fmean(self.values) if self.values else None
+
+    @property
+    def half_width(self) -> float | None:
+        return half_width(self.values) if self.values else None
+
+
+def judge(row: RowEntry, measured: Sequence[Measured]) -> Verdict:
+    """The verdict on a row, by the seeds that were trained of it.
+
+    Args:
+        row: the row, with its claim.
+        measured: one for each seed.
+    """
+    seeds = _Seeds(
+        values=[one.value for one in measured if one.value is not None],
+        failed=[one for one in measured if one.value is None],
+    )
+    kind, why = _kind(row, measured, seeds)
+    mean = seeds.mean
+    return Verdict(
+        kind=kind,
+        why=why,
+        seeds=len(measured),
+        mean=mean,
+        half_width=seeds.half_width,
+        difference=None if mean is None or row.claim is None else mean - row.claim.value,
+    )
+
+
+def tolerance(row: RowEntry, half: float | None) -> float:
+    """How far a mean may be from a printed value: its interval, or the printed share's error."""
+    return max(half or 0.0, _share_error(row))
+
+
+def _share_error(row: RowEntry) -> float:
+    """The standard error of a printed accuracy, `sqrt(p (1 - p) / N)`; 0 of what is no share."""
+    claim, samples = row.claim, row.test_samples
+    if claim is None or samples is None or claim.metric != "accuracy":
+        return 0.0
+    return math.sqrt(claim.value * (1 - claim.value) / samples)
+
+
+def _kind(
+    row: RowEntry, measured: Sequence[Measured], seeds: _Seeds
+) -> tuple[VerdictKind, str | None]:
+    if row.unreachable is not None:
+        return "cannot be", row.unreachable
+    if row.claim is None:
+        return "cannot be", "nothing is printed that could be compared"
+    enough = [one for one in measured if _is_long_enough(row.claim, one)]
+    if len(enough) < FEWEST_SEEDS:
+        short = len(measured) - len(enough)
+        missing = f"{len(enough)} of {FEWEST_SEEDS} seeds"
+        return "not yet", missing + (f", {short} with too few updates" if short else "")
+    return _RULES[row.claim.kind](row, row.claim, seeds)
+
+
+def _is_long_enough(claim: Claim, one: Measured) -> bool:
+    return isinstance(claim, PrintedValue) or one.value is None or one.updates >= claim.updates
+
+
+def _failures(seeds: _Seeds) -> str:
+    return "; ".join(f"seed {one.seed}: {one.reason or 'failed'}" for one in seeds.failed)
+
+
+def _by_value(row: RowEntry, claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, str | None]:
+    mean = seeds.mean
+    if seeds.failed or mean is None:
+        return "not reproduced", _failures(seeds)
+    ahead = _SIGNS[claim.direction] * (mean - claim.value)
+    near = tolerance(row, seeds.half_width) + _ROUNDING * abs(claim.value)
+    if ahead > near:
+        return "better", None
+    return ("reproduced" if ahead >= -near else "not reproduced"), None
+
+
+def _by_reaching(_row: RowEntry, claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, str | None]:
+    mean = seeds.mean
+    if seeds.failed or mean is None:
+        return "not reproduced", _failures(seeds)
+    reached = _SIGNS[claim.direction] * (mean - claim.value) >= 0
+    return ("reproduced" if reached else "not reproduced"), None
+
+
+def _by_failing(_row: RowEntry, claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, str | None]:
+    mean = seeds.mean
+    fails = mean is None or _SIGNS[claim.direction] * (mean - claim.value) < 0
+    return ("reproduced" if fails else "not reproduced"), _failures(seeds) or None
+
+
+_RULES: Mapping[str, Callable[[RowEntry, Claim, _Seeds], tuple[VerdictKind, str | None]]] = {
+    "value": _by_value,
+    "reaches": _by_reaching,
+    "fails": _by_failing,
+}
+"""By the kind of claim."""

@@ -1,0 +1,197 @@
+"""`reproduce`: train the rows of a paper's table, and say what became of what is printed."""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import typer
+
+from search.documents.papers import TableDocument
+from search.errors import UnknownName
+from search.papers import TABLES, rows_named
+from service.commands.connection import Asked, asking, complain
+from service.commands.reproduction.cells import BadResults, Cell, append_cell, read_cells
+from service.commands.reproduction.results import (
+    HEADINGS,
+    Result,
+    as_csv,
+    as_document,
+    as_html,
+    as_table,
+    results_of,
+)
+from service.commands.reproduction.run import Plan, Reproduction, plans
+from service.data_dir.whole_files import write_whole
+
+_Form: TypeAlias = Literal["text", "csv", "html"]
+
+_SECONDS: Mapping[str, float] = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_RESULTS = "reproduction"
+"""The folder beside the document that holds files of results."""
+
+
+@asking
+def reproduce(
+    asked: Asked,
+    table: Annotated[
+        str | None, typer.Argument(metavar="TABLE", help="As `reflectory papers` lists them.")
+    ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(metavar="ROW,ROW", help="Only these rows or groups of them; by default all."),
+    ] = None,
+    systems: Annotated[
+        str | None, typer.Option(metavar="SYSTEM,SYSTEM", help="Only rows of these systems.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Trainings of each row.")] = 5,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Device time of this call, as 90s, 30min or 2h. What runs when it is used up is "
+            "paused, and the next call goes on with it.",
+        ),
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Say each result as it comes.")] = False,
+    form: Annotated[
+        _Form, typer.Option("-o", "--output", help="How results are printed.")
+    ] = "text",
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False,
+            help="File of JSON lines: what it has is not trained again, what ends is added.",
+        ),
+    ] = None,
+    document: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False,
+            help="Write every row of every table to this Markdown file, by the *.jsonl of the "
+            "folder `reproduction` beside it; alone it trains nothing.",
+        ),
+    ] = None,
+) -> None:
+    """Train the rows of a paper's table, and print what is measured beside what is printed.
+
+    Rows are ordinary studies, one for each seed, the cheapest first. A call that is repeated finds
+    what exists and goes on. Rows that cannot be reproduced are listed with the reason.
+    """
+    if table is not None:
+        _train(
+            asked,
+            asked.client.paper_table(table),
+            rows=_names(rows),
+            systems=_names(systems),
+            seeds=seeds,
+            budget_seconds=None if budget is None else _seconds(budget),
+            watch=watch,
+            form=form,
+            results=results,
+        )
+    elif document is None:
+        raise typer.BadParameter(
+            f"name a table, of {', '.join(TABLES)}, or --document", param_hint="TABLE"
+        )
+    if document is not None:
+        _write(document)
+        asked.show({"file": str(document)}, *([] if table else [str(document)]))
+
+
+def _train(
+    asked: Asked,
+    table: TableDocument,
+    *,
+    rows: Sequence[str],
+    systems: Sequence[str],
+    seeds: int,
+    budget_seconds: float | None,
+    watch: bool,
+    form: _Form,
+    results: Path | None,
+) -> None:
+    try:
+        chosen = rows_named(table.entries, rows=rows, systems=systems)
+        cells = [] if results is None else read_cells(results)
+    except (UnknownName, BadResults) as error:
+        raise typer.BadParameter(str(error)) from error
+
+    def finished(plan: Plan, cell: Cell) -> None:
+        cells.append(cell)
+        if results is not None:
+            append_cell(results, cell)
+        if watch:
+            value = cell.reason if cell.value is None else f"{cell.value:.4g}"
+            typer.echo(f"{plan.row.key}, seed {cell.seed}: {value}, {cell.seconds:.0f} s", err=True)
+
+    todo = plans(table.name, chosen, seeds=seeds, done=cells)
+    _refuse_too_small(todo, budget_seconds)
+    run = Reproduction(asked.client, budget_seconds, finished)
+    run.run(todo)
+    found = results_of(table, chosen, cells, refused=run.refused)
+    _show(asked, found, title=table.title, form=form)
+    for key, why in (*run.refused.items(), *run.lost.items()):
+        complain(f"{key}: {why}")
+    if run.paused:
+        complain(
+            f"the budget of device time is used up after {run.used_seconds:.0f} s; paused are "
+            f"{len(run.paused)} studies, with which the next call goes on"
+        )
+
+
+def _refuse_too_small(todo: Sequence[Plan], budget_seconds: float | None) -> None:
+    """Refuse a budget in which no row is likely to end."""
+    if budget_seconds is None or not todo:
+        return
+    cheapest = todo[0].row
+    if budget_seconds < cheapest.predicted_seconds:
+        raise typer.BadParameter(
+            f"{budget_seconds:g} s are less than the cheapest row that is left is predicted to "
+            f"take: {cheapest.key}, {math.ceil(cheapest.predicted_seconds)} s for one seed",
+            param_hint="--budget",
+        )
+
+
+def _show(asked: Asked, found: Sequence[Result], *, title: str, form: _Form) -> None:
+    if asked.as_json:
+        asked.show([dict(zip(HEADINGS, one.texts(), strict=True)) for one in found])
+        return
+    asked.show(None, _FORMS[form](found, title))
+
+
+_FORMS: Mapping[_Form, Callable[[Sequence[Result], str], Any]] = {
+    "text": lambda found, title: as_table(found, title=title),
+    "csv": lambda found, _title: as_csv(found).rstrip(),
+    "html": lambda found, title: as_html(found, title=title).rstrip(),
+}
+
+
+def _write(document: Path) -> None:
+    """Write the document by the files beside it.
+
+    Raises:
+        typer.BadParameter: one of them is damaged.
+    """
+    files = sorted((document.parent / _RESULTS).glob("*.jsonl"))
+    try:
+        cells = [cell for file in files for cell in read_cells(file)]
+    except BadResults as error:
+        raise typer.BadParameter(str(error)) from error
+    tables = [table.document() for table in TABLES.values()]
+    write_whole(document, as_document(tables, cells), private=False)
+
+
+def _names(text: str | None) -> Sequence[str]:
+    return [] if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.strip())
+    if match is None or match[2] not in _SECONDS:
+        raise typer.BadParameter(
+            f"{text!r} is no time; allowed is a number with {', '.join(_SECONDS)}, such as 2h",
+            param_hint="--budget",
+        )
+    return float(match[1]) * _SECONDS[match[2]]

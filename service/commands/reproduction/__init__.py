@@ -1,0 +1,1 @@
+"""`reproduce`: which rows are trained, what came of them, and how that is shown."""

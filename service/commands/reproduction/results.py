@@ -1,0 +1,247 @@
+"""What was printed beside what was measured: for terminals, as CSV, as HTML, and as a document."""
+
+import csv
+import html
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from rich.table import Table
+
+from search.documents.papers import Claim, Fails, PrintedValue, Reaches, RowEntry, TableDocument
+from search.papers.verdicts import Verdict, VerdictKind, judge
+from service.commands.reproduction.cells import Cell, cells_of
+from service.commands.shown.tables import empty_table
+
+HEADINGS: tuple[str, ...] = (
+    "row",
+    "printed",
+    "measured",
+    "difference",
+    "parameters",
+    "seeds",
+    "updates",
+    "seconds",
+    "verdict",
+)
+"""Of every form of the results."""
+
+_NUMBERS = frozenset(HEADINGS[1:-1])
+_OF_FILES = frozenset({"updates", "seconds"})
+"""A terminal has no place for them."""
+_NOTHING = "–"
+_SIGNS: Mapping[str, tuple[str, str]] = {"minimize": ("<=", ">"), "maximize": (">=", "<")}
+
+
+@dataclass(frozen=True)
+class Result:
+    """A row, what was measured of it, and the verdict."""
+
+    row: RowEntry
+    cells: Sequence[Cell]
+    verdict: Verdict
+
+    def texts(self) -> tuple[str, ...]:
+        """The row as it is shown, in the order of `HEADINGS`."""
+        verdict, cells = self.verdict, self.cells
+        return (
+            self.row.key,
+            _printed(self.row.claim),
+            _measured(verdict),
+            _NOTHING if verdict.difference is None else f"{verdict.difference:+.4g}",
+            _parameters(self.row),
+            str(verdict.seeds),
+            _count(cells[0].updates if cells else self.row.updates),
+            _NOTHING if not cells else f"{sum(c.seconds for c in cells) / len(cells):.0f}",
+            verdict.kind,
+        )
+
+
+def results_of(
+    table: TableDocument,
+    rows: Iterable[RowEntry],
+    cells: Iterable[Cell],
+    *,
+    refused: Mapping[str, str] | None = None,
+) -> Sequence[Result]:
+    """The verdicts on some rows of a table.
+
+    Args:
+        table: the table.
+        rows: of its rows.
+        cells: all that are known, also of other tables.
+        refused: rows that a server does not take, by key, and why.
+    """
+    known = list(cells)
+    found: list[Result] = []
+    for row in rows:
+        why = (refused or {}).get(row.key)
+        judged = row if why is None else row.model_copy(update={"unreachable": why})
+        own = cells_of(row, table.name, known)
+        found.append(Result(row, own, judge(judged, [cell.measured for cell in own])))
+    return found
+
+
+def as_table(results: Sequence[Result], *, title: str) -> Table:
+    """The results for a terminal."""
+    table = empty_table(title)
+    wide = [heading for heading in HEADINGS if heading not in _OF_FILES]
+    for heading in wide:
+        table.add_column(
+            heading,
+            justify="right" if heading in _NUMBERS else "left",
+            overflow="fold",
+        )
+    for result in results:
+        texts = dict(zip(HEADINGS, result.texts(), strict=True))
+        table.add_row(*(texts[heading] for heading in wide))
+    return table
+
+
+def as_csv(results: Sequence[Result]) -> str:
+    """The results as CSV, with the reasons of verdicts."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*HEADINGS, "why"])
+    for result in results:
+        writer.writerow([*result.texts(), result.verdict.why or ""])
+    return text.getvalue()
+
+
+def as_html(results: Sequence[Result], *, title: str) -> str:
+    """The results as a page that needs nothing else."""
+    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in (*HEADINGS, "why"))
+    rows = "\n".join(
+        "<tr>"
+        + "".join(f"<td>{html.escape(t)}</td>" for t in (*one.texts(), one.verdict.why or ""))
+        + "</tr>"
+        for one in results
+    )
+    escaped = html.escape(title)
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{escaped}</title></head><body>\n<h1>{escaped}</h1>\n"
+        f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n"
+        "</body></html>\n"
+    )
+
+
+def as_document(tables: Sequence[TableDocument], cells: Sequence[Cell]) -> str:
+    """Every row of every table in Markdown, those that were never trained too."""
+    parts = [*_opening(cells), *_summary(tables, cells)]
+    for table in tables:
+        parts += _section(table, cells)
+    return "\n".join(parts)
+
+
+def _opening(cells: Sequence[Cell]) -> Iterator[str]:
+    yield "# What the papers print, and what is measured here"
+    yield ""
+    yield (
+        "Written by `reflectory reproduce --document deploy/REPRODUCTION.md` from the files of "
+        "`deploy/reproduction/` alone. Each row is trained with several seeds, which also move "
+        "what is set aside for validation; validation chooses the epoch, the test data are looked "
+        "at once. `measured` is the mean with half its 95 % interval (Student's t)."
+    )
+    yield ""
+    yield (
+        "A value counts as **reproduced** where the mean is no further below the printed one than "
+        "that half, or than the standard error of the printed share, whichever is more (losses: "
+        "above), as **better** beyond it on the other side. Claims are that a system reaches a "
+        "value within so many updates, or fails to. Below three seeds it is **not yet** known; "
+        "what **cannot be** reproduced says why."
+    )
+    if cells:
+        yield ""
+        machines, commits = (
+            _each(cell.machine for cell in cells),
+            _each(cell.commit for cell in cells),
+        )
+        versions = _each(cell.version for cell in cells)
+        yield f"Machines: {machines}. Commits: {commits}. Versions: {versions}."
+    yield ""
+
+
+def _summary(tables: Sequence[TableDocument], cells: Sequence[Cell]) -> Iterator[str]:
+    kinds = get_args(VerdictKind)
+    yield f"| table | rows | {' | '.join(kinds)} |"
+    yield "| --- |" + " ---: |" * (1 + len(kinds))
+    for table in tables:
+        found = [result.verdict.kind for result in results_of(table, table.entries, cells)]
+        counts = " | ".join(str(found.count(kind)) for kind in kinds)
+        yield f"| {table.title} | {len(found)} | {counts} |"
+    yield ""
+
+
+def _each(texts: Iterable[str]) -> str:
+    return ", ".join(sorted(set(texts)))
+
+
+def _section(table: TableDocument, cells: Sequence[Cell]) -> Iterator[str]:
+    results = results_of(table, table.entries, cells)
+    yield f"## {table.title} (`{table.name}`)"
+    yield ""
+    yield table.about
+    yield ""
+    yield f"| {' | '.join(HEADINGS)} |"
+    yield "|" + "|".join(" ---: " if heading in _NUMBERS else " --- " for heading in HEADINGS) + "|"
+    for result in results:
+        yield f"| {' | '.join(result.texts())} |"
+    yield ""
+    remarks = dict[str, list[str]]()
+    for result in results:
+        row, failed = result.row, [cell for cell in result.cells if cell.value is None]
+        said = (row.erratum, row.deviation, row.unreachable)
+        for sentence in (*said, *(f"Seed {c.seed}: {c.reason}" for c in failed)):
+            if sentence is not None:
+                remarks.setdefault(sentence, []).append(row.key)
+    for sentence, keys in remarks.items():
+        whole = len(keys) == len(results)
+        yield f"- {'All rows' if whole else ', '.join(keys)}: {sentence}"
+    if remarks:
+        yield ""
+
+
+def _printed(claim: Claim | None) -> str:
+    return _NOTHING if claim is None else _FORMS[type(claim)](claim)
+
+
+def _value(claim: Claim) -> str:
+    printed = claim.printed if isinstance(claim, PrintedValue) else None
+    return f"{claim.value:.4g}" if printed is None else f"{claim.value:.4g} [{printed}]"
+
+
+def _reaching(claim: Claim) -> str:
+    return f"{_SIGNS[claim.direction][0]} {claim.value:.4g}"
+
+
+def _failing(claim: Claim) -> str:
+    return f"{_SIGNS[claim.direction][1]} {claim.value:.4g}"
+
+
+_FORMS: Mapping[type, Callable[[Claim], str]] = {
+    PrintedValue: _value,
+    Reaches: _reaching,
+    Fails: _failing,
+}
+
+
+def _measured(verdict: Verdict) -> str:
+    if verdict.mean is None:
+        return _NOTHING
+    if verdict.half_width is None:
+        return f"{verdict.mean:.4g}"
+    return f"{verdict.mean:.4g} ± {verdict.half_width:.2g}"
+
+
+def _parameters(row: RowEntry) -> str:
+    """The true number, behind the printed one where that is another."""
+    printed = row.printed_parameters
+    if printed is None or printed == row.parameters:
+        return _count(row.parameters)
+    return f"{_count(printed)} / {_count(row.parameters)}"
+
+
+def _count(value: int | str) -> str:
+    return f"{value:,}" if isinstance(value, int) else value

@@ -1,0 +1,195 @@
+"""Rows with seeds as ordinary studies of a server: submitted, followed, and read when they end."""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from search.documents.papers import RowEntry
+from service.api.studies.schemas import StudyDocument
+from service.client import Client, Refused
+from service.commands.reproduction.cells import Cell, digest_of, document_for
+from storage.records import TrialState
+
+_POLL_SECONDS = 1.0
+_SECONDS_AN_HOUR = 3600
+_FAILED = (TrialState.FAILED, TrialState.INFEASIBLE)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A cell that is to be trained."""
+
+    table: str
+    row: RowEntry
+    seed: int
+    document: Mapping[str, Any]
+    digest: str
+
+    @property
+    def name(self) -> str:
+        """The study's, by which another call finds it."""
+        return f"{self.document['name']}, {self.digest}"
+
+
+def plans(
+    table: str, rows: Iterable[RowEntry], *, seeds: int, done: Iterable[Cell]
+) -> Sequence[Plan]:
+    """What is left to be trained of some rows, the cheapest row first.
+
+    Args:
+        table: the table's name.
+        rows: its rows; those that cannot be reproduced are left out.
+        seeds: how many of each, from 0.
+        done: cells that are known.
+    """
+    known = {(cell.table, cell.row, cell.seed, cell.digest) for cell in done}
+    found: list[Plan] = []
+    for row in sorted(rows, key=lambda row: row.predicted_seconds):
+        for seed in range(seeds):
+            document = document_for(row, seed)
+            digest = digest_of(document)
+            if row.unreachable is None and (table, row.key, seed, digest) not in known:
+                found.append(Plan(table, row, seed, document, digest))
+    return found
+
+
+@dataclass
+class Reproduction:
+    """A call of `reproduce`: what it has used, and what came of it."""
+
+    client: Client
+    budget_seconds: float | None
+    """Of device time; None: any."""
+    finished: Callable[[Plan, Cell], None]
+    """Called with each cell as it ends."""
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+    """Rows that the server does not take, by key, and why: their data are missing."""
+    lost: dict[str, str] = field(default_factory=dict[str, str])
+    """Studies that ended without a result, by name, and what to do."""
+    paused: list[str] = field(default_factory=list[str])
+    """Names of the studies that the end of the budget paused."""
+    used_seconds: float = 0.0
+    _models: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of machines by name: the models of their devices."""
+
+    def run(self, todo: Sequence[Plan]) -> None:
+        """Train what is to be trained until it is done or the budget is used up.
+
+        As many studies are open as the server has slots, and one more. Those of an earlier call
+        are taken up where they are.
+        """
+        known = {study.name: study for study in self.client.studies()} if todo else {}
+        devices = self.client.devices()
+        self._models = {device.machine: device.model for device in devices}
+        width = 1 + sum(len(device.slots) for device in devices)
+        waiting, opened = list(todo), dict[str, _Open]()
+        while waiting or opened:
+            while waiting and len(opened) < width and not self._is_over(opened.values()):
+                plan = waiting.pop(0)
+                study = self._begun(plan, known.get(plan.name))
+                if study is not None:
+                    opened[plan.name] = _Open(plan, study, before=_seconds(study))
+            for name, one in list(opened.items()):
+                one.study = self.client.study(one.study.id)
+                if one.study.ended:
+                    del opened[name]
+                    self.used_seconds += one.used
+                    self._end(one)
+            if self._is_over(opened.values()):
+                self._pause(opened.values())
+                return
+            if opened:
+                time.sleep(_POLL_SECONDS)
+
+    def _is_over(self, opened: Iterable["_Open"]) -> bool:
+        if self.budget_seconds is None:
+            return False
+        return self.used_seconds + sum(one.used for one in opened) >= self.budget_seconds
+
+    def _begun(self, plan: Plan, known: StudyDocument | None) -> StudyDocument | None:
+        if plan.row.key in self.refused:
+            return None
+        if known is not None:
+            return self.client.resume(known.id) if known.state == "paused" else known
+        document = {**plan.document, "name": plan.name}
+        key = f"reproduce-{plan.table}-{plan.seed}-{plan.digest}"
+        try:
+            return self.client.submit(document, idempotency_key=key)
+        except Refused as error:
+            if error.problem.status != HTTPStatus.UNPROCESSABLE_ENTITY:
+                raise
+            self.refused[plan.row.key] = "; ".join(error.problem.sentences()[1:]) or str(error)
+            return None
+
+    def _end(self, one: "_Open") -> None:
+        """Keep what a study that ended came to; one that somebody cancelled came to nothing."""
+        found = next(iter(self.client.trials(one.study.id)), None)
+        plan, row = one.plan, one.plan.row
+        if found is None or found.outcome not in (TrialState.COMPLETE, *_FAILED):
+            self.lost[plan.name] = (
+                f"study {one.study.id} is {one.study.state} and has no result; delete it to have "
+                "it trained anew"
+            )
+            return
+        epochs = plan.document["budget"]["epochs"]
+        machines = {self._model_of(attempt.machine) for attempt in found.attempts}
+        cell = Cell(
+            table=plan.table,
+            row=row.key,
+            seed=plan.seed,
+            digest=plan.digest,
+            value=found.test_quality,
+            reason=found.reason if found.test_quality is None else None,
+            updates=round(row.updates * found.epochs_trained / epochs),
+            epochs=found.epochs_trained,
+            parameters=row.parameters,
+            seconds=round(_seconds(one.study), 1),
+            machine=", ".join(sorted(machines)),
+            commit=_commit(),
+            version=version("reflectory"),
+            study=one.study.id,
+        )
+        self.finished(plan, cell)
+
+    def _model_of(self, machine: str | None) -> str:
+        """What computes there: a machine's name tells others nothing."""
+        return self._models.get(machine or "", "an unknown machine")
+
+    def _pause(self, opened: Iterable["_Open"]) -> None:
+        for one in opened:
+            self.client.pause(one.study.id)
+            self.used_seconds += one.used
+            self.paused.append(one.plan.name)
+
+
+@dataclass
+class _Open:
+    """A study that is underway."""
+
+    plan: Plan
+    study: StudyDocument
+    before: float
+    """Seconds that earlier calls had it use."""
+
+    @property
+    def used(self) -> float:
+        return _seconds(self.study) - self.before
+
+
+def _seconds(study: StudyDocument) -> float:
+    return study.progress.device_hours * _SECONDS_AN_HOUR
+
+
+def _commit() -> str:
+    """The commit that this program was checked out at, or "unknown" where nothing tells it."""
+    asked = ("git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD")
+    try:
+        answer = subprocess.run(asked, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return answer.stdout.strip()

@@ -1,0 +1,156 @@
+"""Verdicts: against the rule as it is written down, at its edges, and over random numbers."""
+
+import math
+import statistics
+from collections.abc import Sequence
+
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from search.documents.papers import Claim, Fails, PrintedValue, Reaches, RowEntry, Source
+from search.papers import TABLES
+from search.papers.verdicts import Measured, Verdict, judge
+
+SHARES = st.floats(0, 1)
+
+
+def row(claim: Claim | None, *, test: int | None = 100, unreachable: str | None = None) -> RowEntry:
+    return RowEntry(
+        key="GunPoint/rnn-32",
+        system="rnn-32",
+        title="RNN",
+        description="A plain network.",
+        source=Source(paper="a paper", table="table 1", row="RNN"),
+        claim=claim,
+        test_samples=test,
+        printed_parameters=None,
+        parameters=10,
+        updates=100,
+        predicted_seconds=1.0,
+        erratum=None,
+        deviation=None,
+        unreachable=unreachable,
+        spec={},
+    )
+
+
+def printed(value: float, direction: str = "maximize") -> PrintedValue:
+    metric = {"maximize": "accuracy", "minimize": "mse"}[direction]
+    return PrintedValue.model_validate({"metric": metric, "direction": direction, "value": value})
+
+
+def seeds(*values: float | None, updates: int = 100) -> Sequence[Measured]:
+    return [
+        Measured(seed=seed, value=value, updates=updates, reason=None if value else "diverged")
+        for seed, value in enumerate(values)
+    ]
+
+
+def verdict(claim: Claim | None, *values: float | None, test: int | None = 100) -> Verdict:
+    return judge(row(claim, test=test), seeds(*values))
+
+
+def test_one_seed_and_two_say_nothing_yet() -> None:
+    for values in ((), (0.9,), (0.9, 0.9)):
+        found = verdict(printed(0.9), *values)
+        assert found.kind == "not yet"
+        assert found.why == f"{len(values)} of 3 seeds"
+    one = verdict(printed(0.9), 0.8)
+    assert (one.mean, one.half_width, one.seeds) == (0.8, None, 1)
+    assert one.difference == pytest.approx(-0.1)
+
+
+@pytest.mark.parametrize(
+    ("mean", "kind"), [(0.85, "not reproduced"), (0.88, "reproduced"), (0.94, "better")]
+)
+def test_without_variance_the_printed_shares_own_error_decides(mean: float, kind: str) -> None:
+    """sqrt(.9 * .1 / 100) = .03."""
+    found = verdict(printed(0.9), mean, mean, mean)
+    assert found.kind == kind
+    assert found.half_width == 0.0
+
+
+def test_a_printed_share_of_one_has_no_error() -> None:
+    assert verdict(printed(1.0), 1.0, 1.0, 1.0).kind == "reproduced"
+    assert verdict(printed(1.0), 0.999, 0.999, 0.999).kind == "not reproduced"
+    spread = verdict(printed(1.0), 1.0, 1.0, 0.99)
+    assert spread.kind == "reproduced", "the interval of three seeds holds 1"
+
+
+def test_the_interval_is_students() -> None:
+    values = (0.91, 0.95, 0.90, 0.97)
+    found = verdict(printed(0.9), *values)
+    half = scipy.stats.t.ppf(0.975, 3) * statistics.stdev(values) / 2
+    assert found.half_width == pytest.approx(half, rel=1e-12)
+    assert found.mean == pytest.approx(statistics.fmean(values))
+
+
+def test_losses_are_the_mirror_image_and_have_no_share_error() -> None:
+    claim = printed(0.003, "minimize")
+    assert verdict(claim, 0.003, 0.003, 0.003).kind == "reproduced"
+    assert verdict(claim, 0.0031, 0.0031, 0.0031).kind == "not reproduced"
+    assert verdict(claim, 0.0029, 0.0029, 0.0029).kind == "better"
+
+
+@given(value=SHARES, measured=st.lists(SHARES, min_size=3, max_size=6), test=st.integers(1, 10_000))
+def test_the_verdict_is_the_rule_that_is_written_down(
+    value: float, measured: list[float], test: int
+) -> None:
+    found = verdict(printed(value), *measured, test=test)
+    if not all(measured):
+        return
+    count, mean = len(measured), statistics.fmean(measured)
+    half = scipy.stats.t.ppf(0.975, count - 1) * statistics.stdev(measured) / math.sqrt(count)
+    near = max(half, math.sqrt(value * (1 - value) / test))
+    if abs(abs(mean - value) - near) < 1e-9:
+        return
+    expected = "not reproduced" if mean < value - near else "reproduced"
+    assert found.kind == ("better" if mean > value + near else expected)
+
+
+@given(value=SHARES, measured=st.lists(st.floats(0.001, 1), min_size=3, max_size=6))
+def test_a_loss_is_judged_as_its_negative_would_be(value: float, measured: list[float]) -> None:
+    up = PrintedValue(metric="loss", direction="maximize", value=value)
+    down = PrintedValue(metric="loss", direction="minimize", value=-value)
+    negated = [-one for one in measured]
+    assert verdict(up, *measured).kind == verdict(down, *negated).kind
+
+
+@given(value=SHARES, measured=st.floats(0.001, 1), seeds=st.integers(3, 5))
+def test_reaching_and_failing_exclude_each_other(value: float, measured: float, seeds: int) -> None:
+    reaches = Reaches(metric="mse", direction="minimize", value=value, updates=100)
+    fails = Fails(metric="mse", direction="minimize", value=value, updates=100)
+    kinds = {verdict(claim, *[measured] * seeds).kind for claim in (reaches, fails)}
+    assert kinds == {"reproduced", "not reproduced"}
+
+
+def test_too_few_updates_are_not_yet() -> None:
+    claim = Fails(metric="mse", direction="minimize", value=0.15, updates=101)
+    found = judge(row(claim), seeds(0.2, 0.2, 0.2))
+    assert found.kind == "not yet"
+    assert found.why == "0 of 3 seeds, 3 with too few updates"
+    assert judge(row(claim), seeds(0.2, 0.2, 0.2, updates=101)).kind == "reproduced"
+
+
+def test_a_training_that_failed_is_shown_and_counts_against_the_claim() -> None:
+    found = verdict(printed(0.9), 0.95, None, 0.95)
+    assert (found.kind, found.why, found.seeds) == ("not reproduced", "seed 1: diverged", 3)
+    assert found.mean == 0.95
+    claim = Fails(metric="accuracy", direction="maximize", value=0.5, updates=100)
+    assert verdict(claim, None, None, None).kind == "reproduced"
+
+
+def test_what_cannot_be_says_why_whatever_was_measured() -> None:
+    found = judge(row(printed(0.64), unreachable="a constant predictor"), seeds(0.8, 0.8, 0.8))
+    assert (found.kind, found.why) == ("cannot be", "a constant predictor")
+    assert found.mean == pytest.approx(0.8)
+    assert verdict(None, 0.8, 0.8, 0.8).kind == "cannot be"
+
+
+def test_every_row_of_every_table_can_be_judged() -> None:
+    for table in TABLES.values():
+        for entry in table.document().entries:
+            expected = "cannot be" if entry.unreachable else "not yet"
+            assert judge(entry, []).kind == expected, entry.key

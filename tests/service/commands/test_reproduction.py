@@ -1,0 +1,153 @@
+"""`reproduce`: what is planned, kept and shown, and a small table against a real server."""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from search.documents.papers import RowEntry, TableDocument
+from search.papers import TABLES
+from service.commands.reproduction.cells import (
+    BadResults,
+    Cell,
+    append_cell,
+    cells_of,
+    digest_of,
+    document_for,
+    read_cells,
+)
+from service.commands.reproduction.results import HEADINGS, as_csv, as_document, as_html, results_of
+from service.commands.reproduction.run import plans
+
+ROOT = Path(__file__).parents[3]
+
+UCR = TABLES["ucr"].document()
+
+
+def row(key: str, table: TableDocument = UCR) -> RowEntry:
+    return next(entry for entry in table.entries if entry.key == key)
+
+
+def cell(one: RowEntry, seed: int, value: float | None, **other: object) -> Cell:
+    return Cell.model_validate(
+        {
+            "table": "ucr",
+            "row": one.key,
+            "seed": seed,
+            "digest": digest_of(document_for(one, seed)),
+            "value": value,
+            "reason": None if value is not None else "the loss is NaN",
+            "updates": one.updates,
+            "epochs": 60,
+            "parameters": one.parameters,
+            "seconds": 12.5,
+            "machine": "ada",
+            "commit": "0123456789ab",
+            "version": "0.1.0",
+            "study": "3f1c9a2b7d4e",
+            **other,
+        }
+    )
+
+
+def cells(one: RowEntry, *values: float | None) -> Sequence[Cell]:
+    return [cell(one, seed, value) for seed, value in enumerate(values)]
+
+
+def test_a_seed_moves_the_training_and_what_the_task_draws_and_nothing_else() -> None:
+    for table in TABLES.values():
+        for own, entry in zip(table.rows, table.document().entries, strict=True):
+            assert document_for(entry, 4) == own.document(table.name, seed=4)
+
+
+def test_a_digest_is_of_all_that_is_trained_and_not_of_its_name() -> None:
+    document = document_for(row("GunPoint/rnn-32"), 0)
+    assert digest_of(document) == digest_of({**document, "name": "other"})
+    assert digest_of(document) != digest_of({**document, "seed": 1})
+    assert digest_of(document) != digest_of({**document, "budget": {"trials": 1, "epochs": 61}})
+
+
+def test_cheap_rows_come_first_and_what_is_done_or_cannot_be_is_left_out() -> None:
+    done = cells(row("GunPoint/rnn-32"), 0.9)
+    todo = plans("ucr", UCR.entries, seeds=2, done=done)
+    assert len(todo) == 76 * 2 - 1
+    costs = [plan.row.predicted_seconds for plan in todo]
+    assert costs == sorted(costs)
+    named = {(plan.row.key, plan.seed) for plan in todo}
+    assert ("GunPoint/rnn-32", 0) not in named
+    assert ("GunPoint/rnn-32", 1) in named
+    assert not [key for key, _ in named if key.startswith(("ECG200", "Lightning2"))]
+    assert len({plan.name for plan in todo}) == len(todo)
+
+
+def test_a_cell_of_another_recipe_is_not_the_rows() -> None:
+    one = row("GunPoint/rnn-32")
+    stale = cell(one, 0, 0.5, digest="000000000000")
+    assert [c.value for c in cells_of(one, "ucr", [stale, *cells(one, 0.9)])] == [0.9]
+    assert len(plans("ucr", [one], seeds=1, done=[stale])) == 1
+
+
+def test_a_file_of_cells_holds_what_was_written_and_a_damaged_line_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "ucr.jsonl"
+    assert read_cells(file) == []
+    written = cells(row("GunPoint/rnn-32"), 0.9, None)
+    for one in written:
+        append_cell(file, one)
+    assert read_cells(file) == written
+    file.write_text(file.read_text() + '{"table": "ucr"}\n')
+    with pytest.raises(BadResults, match=r"ucr\.jsonl, line 3: row Field required"):
+        read_cells(file)
+
+
+def test_results_stand_beside_what_is_printed() -> None:
+    one, other = row("GunPoint/rnn-32"), row("Coffee/rnn-32")
+    found = results_of(
+        UCR,
+        [one, other, row("Beef/rnn-32")],
+        [*cells(one, 0.96, 0.94, 0.95), *cells(other, 0.5, 0.6, 0.7)],
+        refused={"Beef/rnn-32": "ucr/Beef is not in the data folder"},
+    )
+    texts = [dict(zip(HEADINGS, result.texts(), strict=True)) for result in found]
+    assert (
+        texts[0]
+        | {
+            "printed": "0.947",
+            "measured": "0.95 ± 0.025",
+            "difference": "+0.003",
+            "seeds": "3",
+            "verdict": "reproduced",
+        }
+        == texts[0]
+    )
+    assert [text["verdict"] for text in texts] == ["reproduced", "not reproduced", "cannot be"]
+    assert found[2].verdict.why == "ucr/Beef is not in the data folder"
+    rows = list(csv.DictReader(io.StringIO(as_csv(found))))
+    assert [line["row"] for line in rows] == ["GunPoint/rnn-32", "Coffee/rnn-32", "Beef/rnn-32"]
+    assert rows[2]["why"] == "ucr/Beef is not in the data folder"
+    page = as_html(found, title="<b>")
+    assert "&lt;b&gt;" in page
+    assert page.count("<tr>") == 4
+
+
+def test_the_document_has_every_row_of_every_table() -> None:
+    tables = [table.document() for table in TABLES.values()]
+    one = row("GunPoint/rnn-32")
+    text = as_document(tables, cells(one, 0.96, None, 0.95))
+    for table in tables:
+        for entry in table.entries:
+            assert f"\n| {entry.key} | " in text, entry.key
+    assert "not yet" in text
+    assert "Seed 1: the loss is NaN" in text
+    assert "Machines: ada." in text
+
+
+def test_the_document_that_is_kept_is_what_its_files_make() -> None:
+    """`reflectory reproduce --document deploy/REPRODUCTION.md` writes it anew."""
+    files = sorted((ROOT / "deploy/reproduction").glob("*.jsonl"))
+    assert files
+    known = [cell for file in files for cell in read_cells(file)]
+    assert {cell.table for cell in known} <= set(TABLES)
+    text = as_document([table.document() for table in TABLES.values()], known)
+    assert text == (ROOT / "deploy/REPRODUCTION.md").read_text()

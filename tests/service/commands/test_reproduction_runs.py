@@ -1,0 +1,242 @@
+"""`reproduce` against the real API, with the coordinator's part played by the test."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from search.documents.papers import RowEntry
+from search.papers import TABLES
+from service.cli import application
+from service.client import Client
+from service.commands.reproduction.cells import Cell
+from service.commands.reproduction.run import Plan, Reproduction, plans
+from storage.records import StudyRecord, StudyState, TrialState
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
+from tests.service.listening import listening
+from tests.service.site import Site
+
+DIZZY = TABLES["dizzy"].document()
+FIRST, RIVAL = (
+    next(entry for entry in DIZZY.entries if entry.key == f"figure-1/{name}")
+    for name in ("dizzy-128-10", "rnn-128-tail")
+)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path / "data")
+    yield site
+    site.close()
+
+
+@pytest.fixture
+def client(site: Site) -> Iterator[Client]:
+    with listening(site) as (host, port), Client(f"http://{host}:{port}") as client:
+        yield client
+
+
+def end(site: Site, study: StudyRecord, **outcome: object) -> None:
+    """Its one trial has trained for a hundred epochs, and that is all."""
+    site.trial(study, 0, **outcome)
+    with site.database.write() as session:
+        Trials(session).set_epochs(study.id, 0, 100)
+    site.finish(study)
+
+
+@contextmanager
+def coordinating(site: Site, **given: object) -> Iterator[list[str]]:
+    """Ends every study that is queued, with one trial as given; gives the names of those."""
+    names: list[str] = []
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(0.02):
+            with site.database.read() as session:
+                page = Studies(session).page(limit=50, state=StudyState.QUEUED)
+            for study in page.items:
+                names.append(study.name)
+                site.run(study)
+                outcome = {"quality": 0.9, "test_quality": 0.995, **given}
+                end(site, study, **outcome)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield names
+    finally:
+        over.set()
+        thread.join()
+
+
+def trained(client: Client, *rows: RowEntry, seeds: int = 1, name: str = "dizzy") -> list[Cell]:
+    found: list[Cell] = []
+
+    def finished(_plan: Plan, cell: Cell) -> None:
+        found.append(cell)
+
+    run = Reproduction(client, None, finished)
+    run.run(plans(name, rows, seeds=seeds, done=[]))
+    assert not run.paused
+    return found
+
+
+def test_each_row_and_seed_is_a_study_and_its_trial_a_cell(site: Site, client: Client) -> None:
+    with coordinating(site) as names:
+        found = trained(client, FIRST, RIVAL, seeds=2)
+    assert [(cell.row, cell.seed) for cell in found] == [
+        (row.key, seed) for row in (FIRST, RIVAL) for seed in (0, 1)
+    ]
+    assert names == [f"dizzy: {c.row}, seed {c.seed}, {c.digest}" for c in found]
+    assert {(cell.value, cell.epochs) for cell in found} == {(0.995, 100)}
+    assert [cell.updates for cell in found] == [1000, 1000, 1000, 1000]
+
+
+def test_a_repeated_call_takes_up_what_exists(site: Site, client: Client) -> None:
+    with coordinating(site) as names:
+        first = trained(client, FIRST)
+        again = trained(client, FIRST, seeds=2)
+    assert again[0] == first[0]
+    assert len(names) == 2
+
+
+def test_a_paused_study_is_resumed(site: Site, client: Client) -> None:
+    (plan,) = plans("dizzy", [FIRST], seeds=1, done=[])
+    study = client.submit({**plan.document, "name": plan.name})
+    client.pause(study.id)
+    states: list[str] = []
+
+    def watch() -> None:
+        while client.study(study.id).state == StudyState.PAUSED:
+            time.sleep(0.02)
+        states.append(client.study(study.id).state)
+        with site.database.read() as session:
+            record = Studies(session).get(study.id)
+        if record.state == StudyState.QUEUED:
+            site.run(record)
+        end(site, record, test_quality=0.99)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    found = trained(client, FIRST)
+    thread.join()
+    assert states != [StudyState.PAUSED]
+    assert [cell.study for cell in found] == [study.id]
+
+
+def test_a_study_that_somebody_cancelled_is_said_to_have_no_result(
+    site: Site, client: Client
+) -> None:
+    (plan,) = plans("dizzy", [FIRST], seeds=1, done=[])
+    study_id = client.submit({**plan.document, "name": plan.name}).id
+    with site.database.read() as session:
+        study = Studies(session).get(study_id)
+    site.run(study)
+    site.finish(study, StudyState.CANCELLED)
+    run = Reproduction(client, None, lambda _plan, _cell: None)
+    run.run([plan])
+    assert run.lost == {
+        plan.name: f"study {study_id} is cancelled and has no result; delete it to have it "
+        "trained anew"
+    }
+
+
+def test_a_training_that_failed_is_a_cell_with_its_reason(site: Site, client: Client) -> None:
+    failed = {"state": TrialState.INFEASIBLE, "reason": "the loss is NaN", "test_quality": None}
+    with coordinating(site, **failed):
+        (cell,) = trained(client, FIRST)
+    assert (cell.value, cell.reason) == (None, "the loss is NaN")
+
+
+def test_missing_data_make_a_row_unreachable_and_the_rest_goes_on(
+    site: Site, client: Client
+) -> None:
+    gun_point = TABLES["ucr"].document().entries[-1]
+    run = Reproduction(client, None, lambda _plan, _cell: None)
+    with coordinating(site) as names:
+        run.run(
+            [
+                *plans("ucr", [gun_point], seeds=2, done=[]),
+                *plans("dizzy", [FIRST], seeds=1, done=[]),
+            ]
+        )
+    assert list(run.refused) == [gun_point.key]
+    assert "REFLECTORY_DATA" in run.refused[gun_point.key]
+    assert len(names) == 1
+
+
+def test_nothing_is_submitted_once_the_budget_is_used_up(site: Site, client: Client) -> None:
+    run = Reproduction(client, 1.0, lambda _plan, _cell: None, used_seconds=1.0)
+    run.run(plans("dizzy", [FIRST], seeds=1, done=[]))
+    assert list(client.studies()) == []
+
+
+def reproduce(client: Client, *words: object) -> Result:
+    """The command, in this process: it takes seconds to start one."""
+    environment = {"REFLECTORY_SERVER": client.server, "COLUMNS": "200"}
+    return CliRunner().invoke(application, ["reproduce", *map(str, words)], env=environment)
+
+
+def test_the_command_keeps_results_and_writes_the_document_from_them(
+    site: Site, client: Client, tmp_path: Path
+) -> None:
+    results = tmp_path / "reproduction" / "dizzy.jsonl"
+    words = ("dizzy", "--rows", FIRST.key, "--seeds", 3, "--results", results, "--watch")
+    with coordinating(site) as names:
+        answer = reproduce(client, *words, "-o", "csv")
+    assert answer.exit_code == 0, answer.stderr
+    assert answer.stdout.splitlines()[1].startswith(f"{FIRST.key},>= 0.99,0.995 ± 0,+0.005,")
+    assert ",reproduced," in answer.stdout
+    assert f"{FIRST.key}, seed 0: 0.995" in answer.stderr
+    assert len(results.read_text().splitlines()) == len(names) == 3
+    again = reproduce(client, *words, "--json")
+    assert json.loads(again.stdout)[0]["verdict"] == "reproduced"
+    assert len(results.read_text().splitlines()) == 3
+    document = tmp_path / "REPRODUCTION.md"
+    written = reproduce(client, "--document", document)
+    assert written.exit_code == 0, written.stderr
+    assert f"| {FIRST.key} | >= 0.99 | 0.995 ± 0 |" in document.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentences"),
+    [
+        (("dizy",), ["unknown table 'dizy'; did you mean dizzy"]),
+        (("dizzy", "--rows", "figure-9"), ["unknown row 'figure-9'; did you mean figure-"]),
+        (("dizzy", "--systems", "lstm"), ["unknown system 'lstm'; did you mean lstm-128-tail"]),
+        (("dizzy", "--budget", "2 fortnights"), ["'2 fortnights' is no time", "such as 2h"]),
+        (("memory", "--budget", "1s"), ["1 s are less than the cheapest row", "for one seed"]),
+        ((), ["name a table, of ucr, addition,"]),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_starts(
+    client: Client, words: tuple[str, ...], sentences: list[str]
+) -> None:
+    answer = reproduce(client, *words)
+    assert answer.exit_code in (2, 3)
+    said = " ".join(answer.stderr.replace("│", " ").split())
+    for sentence in sentences:
+        assert sentence in said
+    assert list(client.studies()) == []
+
+
+def test_what_runs_when_the_budget_is_used_up_is_paused(site: Site, client: Client) -> None:
+    (plan,) = plans("dizzy", [FIRST], seeds=1, done=[])
+    study_id = client.submit({**plan.document, "name": plan.name}).id
+    with site.database.read() as session:
+        study = Studies(session).get(study_id)
+    site.run(study)
+    site.trial(study, 0, state=TrialState.RUNNING)
+    site.lease(study, 0)
+    run = Reproduction(client, 0.5, lambda _plan, _cell: None)
+    run.run([plan])
+    assert run.paused == [plan.name]
+    assert run.used_seconds >= 0.5
+    with site.database.read() as session:
+        assert Studies(session).get(study_id).state == StudyState.PAUSED
