@@ -177,8 +177,8 @@ def test_a_call_that_fails_is_done_again_in_smaller_ones(
     steps = itertools.count(1)
     plain = Together._stepped
 
-    def stepped(engine: Together, *, last: bool) -> object:
-        found = plain(engine, last=last)
+    def stepped(engine: Together, *, watched: bool) -> object:
+        found = plain(engine, watched=watched)
         if next(steps) == failing or len(engine.members) > 3:
             raise RuntimeError("can't allocate memory")
         return found
