@@ -7,6 +7,9 @@ small transformer is trained here. For every network: 8 bits beside onnxruntime'
 and a search of all choices beside one of bits alone, with as many trials, on several splits of the
 samples. `--out FILE` writes the tables too, after each split.
 
+`--peers` compares the files of other tools with ours of as many bits, without searches. NNCF and
+Olive take part where they are installed (`pip install nncf olive-ai`).
+
 `--fine-tune` measures something else instead: for each network the first file of a search within a
 limit on multiply-adds, before and after it is trained further.
 """
@@ -25,13 +28,15 @@ import onnxruntime
 import torch
 
 from tests.benchmarks.cpu.machine import described
+from tests.benchmarks.networks.beside import beside_others
 from tests.benchmarks.networks.case import Case, Further, Skipped
 from tests.benchmarks.networks.characters import characters
+from tests.benchmarks.networks.evaluators import evaluator_of
 from tests.benchmarks.networks.file_types import file_types
 from tests.benchmarks.networks.printed_lines import printed_lines
 from tests.benchmarks.networks.speech import speech
 from tests.benchmarks.networks.study import Found, searched
-from tests.benchmarks.networks.tables import section
+from tests.benchmarks.networks.tables import beside_section, section
 from tests.benchmarks.networks.targets import target_lines
 from tests.benchmarks.networks.trained_further import (
     Trained,
@@ -50,7 +55,7 @@ CASES: Mapping[str, Callable[[Path | None], Case]] = {
 FURTHER: Mapping[str, Callable[[Path | None], Case]] = {
     "vad": speech,
     "magika": partial(file_types, count=900),
-    "recogniser": partial(printed_lines, count=500),
+    "recogniser": partial(printed_lines, count=400),
 }
 """Networks that are trained further; it takes more samples than fits do."""
 
@@ -62,12 +67,18 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=9, help="of timing, interleaved")
-    parser.add_argument("--fine-tune", action="store_true", help="train files further, and no more")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--peers", action="store_true", help="files of other tools, and no more")
+    what.add_argument("--fine-tune", action="store_true", help="train files further, and no more")
     parser.add_argument("--out", type=Path, help="file that the tables are written to as well")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    measure = _further if arguments.fine_tune else _searches
-    measure(arguments)
+    if arguments.fine_tune:
+        _further(arguments)
+    elif arguments.peers:
+        _peers(arguments)
+    else:
+        _searches(arguments)
 
 
 def _further(arguments: argparse.Namespace) -> None:
@@ -105,6 +116,25 @@ def _further_text(
         "",
     ]
     return "\n".join(lines)
+
+
+def _peers(arguments: argparse.Namespace) -> None:
+    """Files of other tools."""
+    lines = _head(["--peers", "--splits", str(arguments.splits), "--only", *arguments.only])
+    for name in arguments.only:
+        try:
+            case = CASES[name](arguments.networks)
+        except Skipped as reason:
+            lines += [f"## {name}", "", f"Skipped: {reason}.", ""]
+            continue
+        found = [
+            beside_others(evaluator_of(case, seed=seed), case, rounds=arguments.rounds)
+            for seed in range(arguments.splits)
+        ]
+        lines += beside_section(case, found)
+        if arguments.out is not None:
+            arguments.out.write_text("\n".join(lines))
+    sys.stdout.write("\n".join(lines))
 
 
 def _searches(arguments: argparse.Namespace) -> None:

@@ -1,22 +1,20 @@
 """A file of fewer multiply-adds, before and after its numbers are trained further."""
 
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
-from models.graphs.reading import folded, graph_facts, read_graph
 from models.graphs.sessions import GraphSession
 from search.graphs.evaluator import Evaluator, TrainingReport, probed_offers
 from search.graphs.fine_tuning import Epoch, fine_tuned, untrainable
 from search.graphs.front import Proposals
 from search.graphs.metrics import Comparison
-from search.graphs.network_data import network_samples
 from search.graphs.picks import LayerOffers, Picks
 from tests.benchmarks.cpu.timing import Timing, timed
 from tests.benchmarks.networks.case import Case, Further
+from tests.benchmarks.networks.evaluators import evaluator_of
 
 SHARES = (0.6, 0.1, 0.3)
 """Of calibration, which is learned from, of choosing and of the test."""
@@ -24,7 +22,7 @@ _ORIGINAL, _FILE = "original", "file"
 
 
 @dataclass(frozen=True)
-class Quality:
+class Tested:
     """One file on the test part."""
 
     bytes: int
@@ -39,8 +37,8 @@ class Trained:
     left: float
     """The share of multiply-adds that the file has."""
     samples: tuple[int, int, int]
-    before: Quality
-    after: Quality | str
+    before: Tested
+    after: Tested | str
     """Or why there is none."""
     told: TrainingReport | None
     speed: Timing
@@ -53,34 +51,16 @@ def trained_further(case: Case, how: Further, *, rounds: int, seed: int = 0) -> 
 
     Its numbers stay in single precision: fewer bits take as many multiply-adds.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        model = folded(read_graph(case.original), Path(folder)).model
-    samples = network_samples(
-        graph_facts(model).inputs,
-        case.arrays,
-        each=case.each,
-        zeros=case.zeros,
-        shares=SHARES,
-        seed=seed,
-    )
-    held = Evaluator(
-        case.original,
-        model,
-        samples,
-        outputs=case.outputs,
-        metric=case.metric,
-        objectives=("multiply_adds",),
-        seed=seed,
-    )
+    held = evaluator_of(case, seed=seed, shares=SHARES, objectives=("multiply_adds",))
     picks = _picks(held, how.left)
     content = held.content(picks)
-    split = samples.split
+    split = held.samples.split
     begun = time.process_time()
     after, told = _trained(held, case, picks, how, seed)
     return Trained(
         left=held.multiply_adds(picks) / held.multiply_adds({}),
         samples=(len(split.calibration), len(split.choosing), len(split.test)),
-        before=_quality(held, case, content),
+        before=_tested(held, case, content),
         after=after,
         told=told,
         seconds=time.process_time() - begun,
@@ -159,7 +139,7 @@ def _picks(held: Evaluator, left: float) -> Picks:
 
 def _trained(
     held: Evaluator, case: Case, picks: Picks, how: Further, seed: int
-) -> tuple[Quality | str, TrainingReport | None]:
+) -> tuple[Tested | str, TrainingReport | None]:
     reason = untrainable(held)
     if reason is not None:
         return reason, None
@@ -169,17 +149,17 @@ def _trained(
         return True
 
     found = fine_tuned(held, picks, how.how, seed=seed, after_epoch=after_epoch)
-    return _quality(held, case, found.content), found.told
+    return _tested(held, case, found.content), found.told
 
 
-def _quality(held: Evaluator, case: Case, content: bytes) -> Quality:
+def _tested(held: Evaluator, case: Case, content: bytes) -> Tested:
     answers = held.answers(content, held.test)
     decided = held.compared(held.test, answers, case.decisions)
-    return Quality(len(content), held.loss(held.test, answers), decided)
+    return Tested(len(content), held.loss(held.test, answers), decided)
 
 
 def _speed(held: Evaluator, case: Case, content: bytes, rounds: int) -> Timing:
     feed = held.samples.feeds(held.test.places[:1])[0]
     files = {_ORIGINAL: GraphSession(case.original), _FILE: GraphSession(content)}
-    calls = {name: (lambda one=one: one.run(feed)) for name, one in files.items()}
+    calls = {name: partial(one.run, feed) for name, one in files.items()}
     return timed(calls, baseline=_ORIGINAL, rounds=rounds)[_FILE]
