@@ -73,8 +73,10 @@ class PointDocument(Spec):
         description="how its weights stood in the file that was measured: node, in an operator of "
         "the runtime; loop, as they are applied step by step; null where no file was"
     )
-    bits: int = Field(
-        default=32, description="of each stored number of its matrices; 32 from older servers"
+    bits: int | None = Field(
+        default=32,
+        description="of each stored number of its matrices; null for a network of others, whose "
+        "layers have their own; 32 from older servers",
     )
     slower: bool = Field(
         description="whether the point has fewer parameters than its dense baseline and is yet the "
