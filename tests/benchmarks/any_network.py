@@ -55,7 +55,7 @@ CASES: Mapping[str, Callable[[Path | None], Case]] = {
 FURTHER: Mapping[str, Callable[[Path | None], Case]] = {
     "vad": speech,
     "magika": partial(file_types, count=900),
-    "recogniser": partial(printed_lines, count=400),
+    "recogniser": partial(printed_lines, count=300),
 }
 """Networks that are trained further; it takes more samples than fits do."""
 

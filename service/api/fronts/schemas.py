@@ -53,6 +53,11 @@ class PointDocument(Spec):
         description="whether the point stays on the front when all are judged by their means"
     )
     test_quality: float | None
+    test_agreement: float | None = Field(
+        default=None,
+        description="the share of the original's decisions that is kept on the test part; null "
+        "for all but networks of others whose answers decide something",
+    )
     throughput_ratio: float | None
     runtime: str | None = Field(
         description="what ran it and its dense baseline where throughput was measured; null where "

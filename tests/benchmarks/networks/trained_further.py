@@ -22,7 +22,7 @@ _ORIGINAL, _FILE = "original", "file"
 
 
 @dataclass(frozen=True)
-class Tested:
+class OnTest:
     """One file on the test part."""
 
     bytes: int
@@ -37,8 +37,8 @@ class Trained:
     left: float
     """The share of multiply-adds that the file has."""
     samples: tuple[int, int, int]
-    before: Tested
-    after: Tested | str
+    before: OnTest
+    after: OnTest | str
     """Or why there is none."""
     told: TrainingReport | None
     speed: Timing
@@ -139,7 +139,7 @@ def _picks(held: Evaluator, left: float) -> Picks:
 
 def _trained(
     held: Evaluator, case: Case, picks: Picks, how: Further, seed: int
-) -> tuple[Tested | str, TrainingReport | None]:
+) -> tuple[OnTest | str, TrainingReport | None]:
     reason = untrainable(held)
     if reason is not None:
         return reason, None
@@ -152,10 +152,10 @@ def _trained(
     return _tested(held, case, found.content), found.told
 
 
-def _tested(held: Evaluator, case: Case, content: bytes) -> Tested:
+def _tested(held: Evaluator, case: Case, content: bytes) -> OnTest:
     answers = held.answers(content, held.test)
     decided = held.compared(held.test, answers, case.decisions)
-    return Tested(len(content), held.loss(held.test, answers), decided)
+    return OnTest(len(content), held.loss(held.test, answers), decided)
 
 
 def _speed(held: Evaluator, case: Case, content: bytes, rounds: int) -> Timing:
