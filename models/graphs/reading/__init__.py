@@ -8,6 +8,7 @@ from models.graphs.documents import GraphFacts, GraphLimits, GraphPort
 from models.graphs.reading.facts import graph_facts, refuse_buried_weights
 from models.graphs.reading.fixing import with_fixed
 from models.graphs.reading.folding import Folded, folded
+from models.graphs.reading.halves import names_of_halves
 from models.graphs.reading.operators import OPERATORS
 from models.graphs.reading.parsing import read_graph
 from models.graphs.reading.runtime import newest_ir_version, newest_opset
@@ -20,6 +21,7 @@ __all__ = [
     "GraphPort",
     "folded",
     "graph_facts",
+    "names_of_halves",
     "newest_ir_version",
     "newest_opset",
     "read_graph",
