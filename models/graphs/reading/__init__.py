@@ -5,10 +5,10 @@ and memory all the same: it is read in a process of its own, which has limits.
 """
 
 from models.graphs.documents import GraphFacts, GraphLimits, GraphPort
+from models.graphs.reading.constants import names_of_halves
 from models.graphs.reading.facts import graph_facts, refuse_buried_weights
 from models.graphs.reading.fixing import with_fixed
 from models.graphs.reading.folding import Folded, folded
-from models.graphs.reading.halves import names_of_halves
 from models.graphs.reading.operators import OPERATORS
 from models.graphs.reading.parsing import read_graph
 from models.graphs.reading.runtime import newest_ir_version, newest_opset
