@@ -3,8 +3,10 @@
 import json
 import re
 import shlex
+import wave
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from search.studies.spec import StudySpec
@@ -16,7 +18,7 @@ from tests import spec_reference
 from tests.command_help import all_help
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ("README.md", "deploy/README.md", "deploy/GUIDE.md")
+DOCUMENTS = ("README.md", "deploy/README.md", "deploy/GUIDE.md", "deploy/NETWORK_EXAMPLE.md")
 README = (ROOT / "README.md").read_text()
 FOLDERS = ("models", "search", "storage", "service", "tests", "deploy", r"\.ci")
 
@@ -118,6 +120,30 @@ def test_every_call_that_is_named_exists(tmp_path: Path) -> None:
                 path = re.sub(r"http://[^/]+", "", url)
                 plain = re.sub(r"/ID(?=/|$)", "/{}", re.sub(r"/\d+(?=/|$)", "/{}", path))
                 assert plain in known, url
+
+
+def test_the_example_of_a_network_makes_frames_of_recordings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two pieces of 4 seconds of the first recording, none of the second, which is too short."""
+    text = (ROOT / "deploy" / "NETWORK_EXAMPLE.md").read_text()
+    (program,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    sound = np.random.default_rng(0).integers(-(2**15), 2**15, 130_000).astype("<i2")
+    (tmp_path / "recordings").mkdir()
+    for name, piece in (("1.wav", sound), ("2.wav", sound[:5_000])):
+        with wave.open(str(tmp_path / "recordings" / name), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(16_000)
+            file.writeframes(piece.tobytes())
+    monkeypatch.chdir(tmp_path)
+    exec(compile(program, "NETWORK_EXAMPLE.md", "exec"), {})
+    found = np.load(tmp_path / "frames.npz")["input"]
+    assert (found.shape, found.dtype) == ((2, 125, 576), np.float32)
+    expected = sound[:128_000].reshape(2, 125, 512) / 2**15
+    np.testing.assert_array_equal(found[:, :, 64:], expected)
+    np.testing.assert_array_equal(found[:, 1:, :64], expected[:, :-1, -64:])
+    assert not found[:, 0, :64].any()
 
 
 def test_specs_are_shown_as_they_would_be_sent() -> None:

@@ -28,9 +28,15 @@ def value_of(trial: AnyTrial, objective: Objective) -> float | None:
 
 
 def is_eligible(trial: AnyTrial) -> bool:
-    """Whether a trial may be on a front at all, whatever its values are."""
-    searched = trial.origin != TrialOrigin.CONFIRMATION
-    return trial.state == TrialState.COMPLETE and searched and trial.violation is None
+    """Whether a trial may be on a front at all, whatever its values are.
+
+    A confirmation repeats a point. So does a training that was best before its first epoch: its
+    file is that of the trial that it continues.
+    """
+    repeats = trial.origin == TrialOrigin.CONFIRMATION or (
+        trial.origin == TrialOrigin.FINE_TUNING and trial.best_epoch == 0
+    )
+    return trial.state == TrialState.COMPLETE and not repeats and trial.violation is None
 
 
 def values_of(trials: Iterable[AnyTrial]) -> Values:
@@ -62,8 +68,8 @@ def on_front(values: Values, infos: Sequence[ObjectiveInfo]) -> list[int]:
 def front_of(trials: Sequence[_T], infos: Sequence[ObjectiveInfo]) -> list[_T]:
     """The complete trials that have every objective and are dominated by none, by number.
 
-    Confirmations are on none: they repeat points of it. Nor is an original that is over the study's
-    limits, which is measured all the same.
+    Confirmations are on none, nor trainings that brought nothing: they repeat points of it. Nor is
+    an original that is over the study's limits, which is measured all the same.
     """
     return [trials[place] for place in on_front(values_of(trials), infos)]
 

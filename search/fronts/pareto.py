@@ -16,7 +16,8 @@ from search.documents.objectives import OBJECTIVE_KINDS, ObjectiveKind
 from search.exports import file_sizes, missing_files
 from search.fronts.complete_trials import CompleteTrials
 from search.fronts.dominance import Values, front_of, on_front, value_of, values_of, with_quality
-from search.graphs.network_trial import BITS, WHOLE
+from search.graphs.metrics import Agreement
+from search.graphs.network_trial import BITS, NETWORK, WHOLE
 from search.studies import OBJECTIVES, Objective, OverSeeds, Qualities, StudySpec
 from search.tasks import MeasuredTask
 from storage.records import MeasurementRecord, StudyRecord, TrialOrigin, TrialRecord
@@ -41,13 +42,15 @@ class FrontPoint(Spec):
     on_front_by_mean: bool
     """Whether it stays on the front when each configuration is judged by its mean."""
     test_quality: float | None
+    test_agreement: float | None
+    """The share of the original's decisions that it keeps on the test part; of networks alone."""
     throughput_ratio: float | None
     runtime: str | None
     """What ran it where its throughput was measured; null where it was not."""
     file_form: str | None
     """How its weights stood in the file that was measured; null where no file was."""
-    bits: int
-    """Of each stored number of its matrices."""
+    bits: int | None
+    """Of each stored number of its matrices; null for a network, whose layers have their own."""
     latency_p50: float | None
     latency_p99: float | None
     architecture: str
@@ -301,6 +304,7 @@ def _point(
         seeds=over.seeds if over else 1,
         on_front_by_mean=on_front_by_mean,
         test_quality=record.test_quality,
+        test_agreement=record.test_metrics.get(kind_of(Agreement)),
         throughput_ratio=trial.throughput_ratio,
         runtime=_said(measured, "runtime", "reflectory"),
         file_form=_said(measured, "form", None),
@@ -320,8 +324,10 @@ def _point(
     )
 
 
-def _bits(record: TrialRecord) -> int:
+def _bits(record: TrialRecord) -> int | None:
     """That of its spec; those of earlier versions name none, and are whole."""
+    if record.architecture == NETWORK:
+        return None
     match record.spec.get("model"):
         case {"bits": int(bits)}:
             return bits

@@ -13,7 +13,10 @@ class LayerReport(Spec):
     name: str
     operator: str = Field(description="that reads it first")
     shape: tuple[int, ...] = Field(description="of the weight in the file")
-    bytes_before: int
+    bytes_before: int = Field(
+        description="of its numbers in the original; where these are 16 bits that are read as 32, "
+        "the layer takes twice as many bytes in files that leave it as it is"
+    )
     bytes_after: int = Field(description="of its numbers; nodes and names are not in it")
     choice: AnyChoice
     compensated: bool = Field(description="whether columns made up for what others lost")

@@ -30,6 +30,7 @@ class TrialSummary:
     bytes: int | None
     violation: float | None
     predicted: dict[str, list[float]]
+    best_epoch: int | None
 
 
 @dataclass(frozen=True)

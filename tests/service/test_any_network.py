@@ -1,5 +1,6 @@
 """Networks of others on a real server: from an ONNX file to a front of smaller or faster files."""
 
+import csv
 import io
 import json
 import subprocess
@@ -351,6 +352,26 @@ def test_uploads_that_a_study_needs_stay(server: Server) -> None:
     server.wait(study)
     for path in (f"/v1/models/{names['model']}", f"/v1/datasets/{names['data']}"):
         assert server.http.delete(path).status_code == 204
+
+
+def test_a_front_and_tables_say_what_is_known_of_files(
+    server: Server, finished: dict[str, Any]
+) -> None:
+    path = f"/v1/studies/{finished['id']}"
+    for point in server.get(f"{path}/front")["points"]:
+        # Each layer has its own.
+        assert point["bits"] is None
+        assert 0 <= point["test_agreement"] <= 1
+    tables = {
+        part: list(csv.DictReader(io.StringIO(server.http.get(f"{path}/{part}?format=csv").text)))
+        for part in ("front", "trials")
+    }
+    for rows in tables.values():
+        assert {row["stored_as"] for row in rows} <= {"original", "bits", "structure"}
+        assert all(0 <= float(row["test_agreement"]) <= 1 for row in rows)
+        assert all(int(row["bytes"]) > 0 for row in rows)
+        assert not {"architecture", "parametrization", "bits", "dense_parameters"} & rows[0].keys()
+    assert len(tables["trials"]) >= len(tables["front"]) >= 1
 
 
 def test_a_named_trial_is_refused_with_a_sentence(server: Server, finished: dict[str, Any]) -> None:

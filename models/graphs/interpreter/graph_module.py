@@ -87,6 +87,8 @@ class GraphModule(nn.Module):
     def walk(self, feeds: Mapping[str, Tensor]) -> Iterator[tuple[Node, dict[str, Tensor]]]:
         """Each node that is run with the outputs it gives, by name, in the order of the file.
 
+        What is put in their place before the next node is asked for is what later nodes read.
+
         Raises:
             InterpreterError: see `forward`.
         """

@@ -104,7 +104,10 @@ class Plan(nn.Module):
         return self._whole | held
 
     def walk(self, scope: Mapping[str, Tensor]) -> Iterator[tuple[Node, dict[str, Tensor]]]:
-        """Each node that is run, with the outputs it gives by name."""
+        """Each node that is run, with the outputs it gives by name.
+
+        What is put in their place before the next node is asked for is what later nodes read.
+        """
         return self._walk({**scope, **self.constants()})
 
     def run(self, scope: Mapping[str, Tensor]) -> list[Tensor]:
@@ -122,8 +125,8 @@ class Plan(nn.Module):
         """Run all nodes on values by name, of which those that are read no more are dropped."""
         for step, dropped in zip(self.steps, self._last, strict=True):
             found = step.run(values)
-            values |= found
             yield step.node, found
+            values |= found
             for name in dropped:
                 values.pop(name, None)
 

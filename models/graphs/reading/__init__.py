@@ -5,6 +5,7 @@ and memory all the same: it is read in a process of its own, which has limits.
 """
 
 from models.graphs.documents import GraphFacts, GraphLimits, GraphPort
+from models.graphs.reading.constants import names_of_halves
 from models.graphs.reading.facts import graph_facts, refuse_buried_weights
 from models.graphs.reading.fixing import with_fixed
 from models.graphs.reading.folding import Folded, folded
@@ -20,6 +21,7 @@ __all__ = [
     "GraphPort",
     "folded",
     "graph_facts",
+    "names_of_halves",
     "newest_ir_version",
     "newest_opset",
     "read_graph",

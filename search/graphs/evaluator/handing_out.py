@@ -1,11 +1,14 @@
 """A file that is handed out: verified in a fresh process, and described."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+
+import onnx
 
 from models.errors import ExportError
 from models.graphs.layers import Layer
+from models.graphs.reading import names_of_halves
 from models.graphs.sessions import AnyArray, GraphSession
 from models.graphs.writing import FreshRun, fresh_run, predicted_bytes, verify
 from search.graphs.evaluator.answered_parts import AnsweredPart, ByOutput
@@ -67,7 +70,7 @@ def handed_out(
     if trained is not None:
         content = trained.content
     run = _verified(evaluator, picks, content)
-    layers = _layer_reports(evaluator, picks, offers)
+    layers = _layer_reports(evaluator, picks, offers, _halves(original))
     predicted = sum(one.sensitivity * one.local_error for one in layers)
     if trained is not None:
         layers = _with_errors(layers, trained.errors)
@@ -128,8 +131,16 @@ def _by_output(
     }
 
 
+def _halves(original: bytes) -> Collection[str]:
+    """Weights that the original stores in 16 bits and reads in 32.
+
+    They became twice as large when its constants were computed, which no choice has gained.
+    """
+    return names_of_halves(onnx.load_model_from_string(original))
+
+
 def _layer_reports(
-    evaluator: Evaluator, picks: Picks, offers: Sequence[LayerOffers]
+    evaluator: Evaluator, picks: Picks, offers: Sequence[LayerOffers], halves: Collection[str]
 ) -> tuple[LayerReport, ...]:
     known = {one.name: one for one in offers}
     found: list[tuple[Layer, Pick, float, float]] = []
@@ -143,7 +154,7 @@ def _layer_reports(
             name=layer.name,
             operator=layer.operator,
             shape=layer.native,
-            bytes_before=layer.stored_bytes,
+            bytes_before=layer.stored_bytes // (2 if layer.weight in halves else 1),
             bytes_after=pick.choice.bytes(layer),
             choice=pick.choice,
             compensated=pick.compensated,

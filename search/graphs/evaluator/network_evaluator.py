@@ -87,7 +87,9 @@ class Evaluator:
         rest = choosing[[place for place in range(len(choosing)) if place % EARLY_SHARE]]
         self.early, self._rest = self._answered(first), self._answered(rest)
         self.choosing = joined_parts([self.early, self._rest])
-        refuse_unusable(self.choosing.original, self._run(self._original, self.choosing.places))
+        # In the same batches: how many are fed at once changes how sums round.
+        again = [self._run(self._original, part.places) for part in (self.early, self._rest)]
+        refuse_unusable(self.choosing.original, joined_answers(again))
         self.metric = metric or default_metric(self.choosing.original)
         refuse_constant(self.metric, self.choosing.original)
         self.layers = tuple(find_layers(model))

@@ -6,8 +6,11 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from models.spec import kind_of
 from search.documents.objectives import OBJECTIVE_KINDS
 from search.documents.region import Region
+from search.graphs.metrics import Agreement
+from search.graphs.network_trial import NETWORK
 from service.api.fronts.schemas import FrontDocument
 from storage.engine import Database
 from storage.records import TrialRecord, TrialState
@@ -24,6 +27,11 @@ _FRONT = (
     *("seeds", "quality_mean", "quality_low", "quality_high", "on_front_by_mean", "continues"),
     *("form", "slower", "outside"),
 )
+_FRONT_OF_NETWORK = (
+    *("trial", "stored_as", *_VALUES, "test_quality", "test_agreement", "throughput_ratio"),
+    *("runtime", "latency_p99", "continues", "slower", "outside"),
+)
+"""Of files of a network of others, which have neither an architecture nor seeds."""
 _TRIAL = (
     *("number", "outcome", "reason", "origin", "repeats", "continues"),
     *("architecture", "parametrization", *_VALUES, "test_quality", "throughput_ratio"),
@@ -31,16 +39,30 @@ _TRIAL = (
     *("outside", "dense_parameters", "best_epoch", "epochs_trained"),
     *("created_at", "started_at", "finished_at"),
 )
+_TRIAL_OF_NETWORK = (
+    *("number", "outcome", "reason", "origin", "repeats", "continues"),
+    *("stored_as", *_VALUES, "test_quality", "test_agreement", "throughput_ratio"),
+    *("latency_p99", "outside", "best_epoch", "epochs_trained"),
+    *("created_at", "started_at", "finished_at"),
+)
 
 
 def front_csv(front: FrontDocument) -> str:
     """The points of a front."""
     names = sorted({name for point in front.points for name in point.hyperparameters})
-    rows: list[Sequence[object]] = [(*_FRONT, *names)]
+    of_network = any(point.architecture == NETWORK for point in front.points)
+    columns = _FRONT_OF_NETWORK if of_network else _FRONT
+    rows: list[Sequence[object]] = [(*columns, *names)]
     for point in front.points:
         low, high = point.quality_interval or (None, None)
-        cells = {**dict(point), **dict(point.values), "quality_low": low, "quality_high": high}
-        rows.append(_row(_FRONT, cells, names))
+        cells = {
+            **dict(point),
+            **dict(point.values),
+            "quality_low": low,
+            "quality_high": high,
+            "stored_as": point.parametrization,
+        }
+        rows.append(_row(columns, cells, names))
     return _lines(rows)
 
 
@@ -52,10 +74,13 @@ def trials_csv(
     Each piece is read by itself, so that a slow client holds nothing open.
     """
     names: set[str] = set()
+    of_network = False
     for trials in _pages(database, study_id, state):
         names.update(*(trial.hyperparameters for trial in trials))
+        of_network = of_network or any(trial.architecture == NETWORK for trial in trials)
     columns = sorted(names)
-    yield _lines([(*_TRIAL, *columns)])
+    own = _TRIAL_OF_NETWORK if of_network else _TRIAL
+    yield _lines([(*own, *columns)])
     for trials in _pages(database, study_id, state):
         rows = (
             {
@@ -63,10 +88,12 @@ def trials_csv(
                 "outcome": trial.state,
                 "reason": trial.reason,
                 "outside": region.is_outside(trial),
+                "stored_as": trial.parametrization,
+                "test_agreement": trial.test_metrics.get(kind_of(Agreement)),
             }
             for trial in trials
         )
-        yield _lines(_row(_TRIAL, cells, columns) for cells in rows)
+        yield _lines(_row(own, cells, columns) for cells in rows)
 
 
 def _row(

@@ -53,6 +53,11 @@ class PointDocument(Spec):
         description="whether the point stays on the front when all are judged by their means"
     )
     test_quality: float | None
+    test_agreement: float | None = Field(
+        default=None,
+        description="the share of the original's decisions that is kept on the test part; null "
+        "for all but networks of others whose answers decide something",
+    )
     throughput_ratio: float | None
     runtime: str | None = Field(
         description="what ran it and its dense baseline where throughput was measured; null where "
@@ -73,8 +78,10 @@ class PointDocument(Spec):
         description="how its weights stood in the file that was measured: node, in an operator of "
         "the runtime; loop, as they are applied step by step; null where no file was"
     )
-    bits: int = Field(
-        default=32, description="of each stored number of its matrices; 32 from older servers"
+    bits: int | None = Field(
+        default=32,
+        description="of each stored number of its matrices; null for a network of others, whose "
+        "layers have their own; 32 from older servers",
     )
     slower: bool = Field(
         description="whether the point has fewer parameters than its dense baseline and is yet the "

@@ -28,6 +28,12 @@ from service.api.fronts.schemas import FrontDocument
 from service.api.studies.schemas import StudyDocument
 from service.client import Client
 from service.commands.connection import is_terminal
+from service.commands.shown.network_tables import (
+    NETWORK,
+    digits,
+    is_of_a_network,
+    network_front_table,
+)
 from service.commands.shown.tables import front_table, shown
 
 _REFRESH_SECONDS = 0.5
@@ -136,15 +142,21 @@ class LineView:
         trial = event.payload
         if trial["state"] not in _OUTCOMES:
             return None
+        of_network = trial["architecture"] == NETWORK
+        model = "" if of_network else f"{trial['architecture']} "
         parts = [
             f"trial {trial['trial']} {trial['state']}",
-            f"{trial['architecture']} {trial['parametrization']}",
+            f"{model}{trial['parametrization']}",
         ]
         for name, kind in OBJECTIVE_KINDS.items():
             value = trial.get(kind.column)
-            if value is not None:
-                told = kind.told.format(metric=self._metric, value=shown(value, name))
-                parts.append(told)
+            # How many numbers a file stores says little where each layer has its own bits.
+            if value is None or (of_network and name == "parameters"):
+                continue
+            # Losses of files that are good are small.
+            small = of_network and name == "quality"
+            told = digits(value) if small else shown(value, name)
+            parts.append(kind.told.format(metric=self._metric, value=told))
         if trial.get("reason"):
             parts.append(trial["reason"])
         return ", ".join(parts)
@@ -226,7 +238,8 @@ class LiveView:
             left=_time_left(study),
         )
         self._outcomes = _counts(study.progress.trials, study)
-        self._table = front_table(front) if front.points else ""
+        table = network_front_table(front, {}) if is_of_a_network(front) else front_table(front)
+        self._table = table if front.points else ""
 
     def _render(self) -> RenderableType:
         return Group(self._bar, self._outcomes, self._downloads, self._table)

@@ -14,7 +14,10 @@ from service.commands.shown.tables import add_columns, empty_table, heading, sho
 NETWORK = "network"
 """What trials of a network of others have in the place of an architecture."""
 
-_DIGITS = "{:.3g}".format
+
+def digits(value: float) -> str:
+    """Three that count: a loss may be as small as 0.0001."""
+    return f"{value:.3g}"
 
 
 def is_of_a_network(front: FrontDocument) -> bool:
@@ -23,7 +26,10 @@ def is_of_a_network(front: FrontDocument) -> bool:
 
 
 def network_front_table(front: FrontDocument, reports: Mapping[int, ReportOfFile]) -> Table:
-    """The points of a front from the least that is lost on; agreement is of the choosing part."""
+    """The points of a front from the least that is lost on.
+
+    Agreement is that of the reports, of the choosing part; without reports that of the test part.
+    """
     count = len(front.points)
     table = empty_table(f"Pareto front: {count} {'file' if count == 1 else 'files'}")
     table.add_column("trial", justify="right")
@@ -34,6 +40,9 @@ def network_front_table(front: FrontDocument, reports: Mapping[int, ReportOfFile
     agree = any(report.agreement is not None for report in reports.values())
     if agree:
         table.add_column("agreement, %\n(95 %)", justify="right")
+    tested = not agree and any(point.test_agreement is not None for point in front.points)
+    if tested:
+        table.add_column("agreement, %\n(test)", justify="right")
     for axis in others:
         table.add_column(heading(axis), justify="right")
     table.add_column("times\nfaster", justify="right")
@@ -48,10 +57,13 @@ def network_front_table(front: FrontDocument, reports: Mapping[int, ReportOfFile
             str(point.trial),
             NONE if size is None else f"{size:,}",
             times,
-            NONE if lost is None else _DIGITS(lost),
+            NONE if lost is None else digits(lost),
         ]
         if agree:
             cells.append(share(None if report is None else report.agreement))
+        if tested:
+            kept = point.test_agreement
+            cells.append(NONE if kept is None else f"{100 * kept:.1f}")
         cells += [shown(point.values.get(axis.name), axis.name) for axis in others]
         ratio = point.throughput_ratio
         cells.append(NONE if ratio is None else f"{ratio:.2f}")
@@ -129,7 +141,7 @@ def _layers_table(report: ReportOfFile) -> Table:
             f"{layer.bytes_after:,}",
             _operations(layer),
             escape(choice_in_words(layer.choice)) + ("" if layer.compensated else ", plain"),
-            _DIGITS(layer.local_error),
+            digits(layer.local_error),
             f"{100 * layer.predicted_share:.1f}",
         )
     table.caption = (
@@ -151,7 +163,7 @@ def _metric(axis: Any) -> str:
 
 
 def _value(found: MetricOfFile) -> str:
-    return _DIGITS(found.value) if found.low is None else f"{share(found)} %"
+    return digits(found.value) if found.low is None else f"{share(found)} %"
 
 
 def _worst(part: PartOfFile) -> str:

@@ -34,7 +34,7 @@ def front_table(front: FrontDocument, *, hyperparameters: bool = False) -> Table
     table.caption_justify = "left"
     table.add_column("trial", justify="right")
     table.add_column("model", min_width=_MODEL)
-    with_bits = any(point.bits != _FULL for point in front.points)
+    with_bits = any(point.bits not in (None, _FULL) for point in front.points)
     if with_bits:
         table.add_column("bits", justify="right")
     for objective in front.objectives:
@@ -51,7 +51,7 @@ def front_table(front: FrontDocument, *, hyperparameters: bool = False) -> Table
         model = f"{model}, original" if of_users else model
         cells = [str(point.trial), f"{model}\noutside" if point.outside else model]
         if with_bits:
-            cells.append(str(point.bits))
+            cells.append(NONE if point.bits is None else str(point.bits))
         cells += [shown(point.values.get(axis.name), axis.name) for axis in front.objectives]
         ratio = "–" if point.throughput_ratio is None else f"{point.throughput_ratio:.2f}"
         cells.append(f"{ratio}\nslower" if point.slower else ratio)

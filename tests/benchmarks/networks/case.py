@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from search.graphs.fine_tune import FineTune
 from search.graphs.metrics import AnyMetric
 
 
@@ -25,6 +26,17 @@ class Wanted:
     """The share of decisions of the test part that are the original's then."""
     rough_ratio: float | None
     """Where the loss of all choices is at most 0.6 of that of bits alone; None: no such wish."""
+
+
+@dataclass(frozen=True)
+class Further:
+    """How a file of fewer multiply-adds is trained further, and what is wanted of it."""
+
+    left: float
+    """The share of the original's multiply-adds that it has at most."""
+    how: FineTune
+    decided: float | None = None
+    """The share of decisions of the test part that are the original's then; None: no such wish."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +58,8 @@ class Case:
     each: bool = False
     zeros: tuple[str, ...] = ()
     wanted: Wanted | None = None
+    further: Further | None = None
+    """None: it is not trained further."""
 
 
 def packaged(folder: Path | None, package: str, member: str, digest: str) -> bytes:

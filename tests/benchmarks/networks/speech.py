@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 from scipy.signal import resample_poly
 
+from search.graphs.fine_tune import FineTune
 from search.graphs.metrics import Agreement, Kl
-from tests.benchmarks.networks.case import Case, Skipped, Wanted, packaged
+from tests.benchmarks.networks.case import Case, Further, Skipped, Wanted, packaged
 
 SAMPLES, FRAMES = 60, 125
 """Of 32 ms each: 4 s a sample."""
@@ -85,6 +86,7 @@ def speech(folder: Path | None) -> Case:
         each=True,
         zeros=("h", "c"),
         wanted=Wanted(ratio=10, decided=0.983, rough_ratio=11),
+        further=Further(left=0.3, how=FineTune(epochs=20)),
     )
 
 

@@ -1,55 +1,32 @@
-"""One network on one split: other tools' files, the two searches, and how they are predicted."""
+"""One network on one split: the two searches, how they are predicted, and other tools' files."""
 
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
 
-from models.graphs.fits import Dense
-from models.graphs.reading import folded, graph_facts, read_graph
-from models.graphs.sessions import Feed, GraphSession
 from search.graphs.evaluator import Evaluator, handed_out, probed_offers
 from search.graphs.front import Proposals
-from search.graphs.network_data import network_samples
-from search.graphs.picks import LayerOffers, Measured, Pick, Picks, front_of
-from tests.benchmarks.cpu.timing import Timing, timed
+from search.graphs.picks import LayerOffers, Measured, Picks, front_of
+from tests.benchmarks.networks.beside import Beside, Quality, beside_others, quality
 from tests.benchmarks.networks.case import Case
-from tests.benchmarks.networks.other_tools import files_of_others
+from tests.benchmarks.networks.evaluators import evaluator_of
 
 RATIOS = (4.0, 5.8, 7.0, 8.9, 10.0, 11.0, 14.0)
 """How many times smaller than the original both fronts are looked at."""
-OURS = "ours, 8 bits"
-_ORIGINAL = "original"
 _BYTES = ("bytes",)
 _BUDGET_STEP = 1.1
 _LEAST_IN_BUDGET = 6
 
 
 @dataclass(frozen=True)
-class Quality:
-    """One file."""
-
-    bytes: int
-    loss: float
-    """On the test part."""
-    decided: float
-    """Share of the test part's decisions that are the original's."""
-    choosing: float | None = None
-    """Loss on the choosing part, for files that were chosen by it."""
-
-
-@dataclass(frozen=True)
 class Found:
     """What one split gave."""
 
-    original_bytes: int
-    tools: dict[str, Quality | str]
-    speeds: dict[str, Timing]
+    beside: Beside
     bits: dict[float, Quality | None]
     all: dict[float, Quality | None]
     worse: float
@@ -67,14 +44,7 @@ class Found:
 def searched(case: Case, *, seed: int, rounds: int) -> Found:
     """Search by all choices, and by bits alone with as many trials."""
     begun, trials = time.process_time(), case.trials
-    with tempfile.TemporaryDirectory() as folder:
-        model = folded(read_graph(case.original), Path(folder)).model
-    samples = network_samples(
-        graph_facts(model).inputs, case.arrays, each=case.each, zeros=case.zeros, seed=seed
-    )
-    held = Evaluator(
-        case.original, model, samples, outputs=case.outputs, metric=case.metric, seed=seed
-    )
+    held = evaluator_of(case, seed=seed)
     clock = _Clock(begun)
     clock.lap("moments")
     offers = probed_offers(held)
@@ -87,13 +57,8 @@ def searched(case: Case, *, seed: int, rounds: int) -> Found:
     bits = _run(Proposals(_bits(offers), seed=seed), held, trials)
     clock.lap("bits alone")
     fronts = [_chosen(held, case, one) for one in (bits, found)]
-    tools = files_of_others(model, samples.feeds(samples.split.calibration)[:32])
-    ours = held.content({one.name: _eight(one) for one in offers})
-    files = {OURS: ours, **tools}
     return Found(
-        original_bytes=len(case.original),
-        tools={name: _quality(held, case, file) for name, file in files.items()},
-        speeds=_speeds(held, case, files, rounds),
+        beside=beside_others(held, case, rounds=rounds),
         bits=fronts[0],
         all=fronts[1],
         worse=_worse(found, bits),
@@ -139,35 +104,6 @@ def _bits(offers: Sequence[LayerOffers]) -> list[LayerOffers]:
     ]
 
 
-def _eight(layer: LayerOffers) -> Pick:
-    """8 bits; of whole rows, unless blocks lose a tenth of that."""
-    found = {
-        offer.pick: offer.error
-        for offer in layer.offers
-        if isinstance(offer.pick.choice, Dense) and offer.pick.choice.bits == 8
-    }
-    rows = [pick for pick in found if not pick.choice.group]
-    blocks = [pick for pick in found if pick.choice.group]
-    if not rows:
-        return layer.offers[0].pick
-    return next((one for one in blocks if found[one] < 0.1 * found[rows[0]]), rows[0])
-
-
-def _quality(
-    held: Evaluator, case: Case, file: bytes | str, choosing: float | None = None
-) -> Quality | str:
-    if isinstance(file, str):
-        return file
-    try:
-        answers = held.answers(file, held.test)
-        loss = held.loss(held.test, answers)
-    # A tool's file may not run at all.
-    except Exception as error:
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:80]}"
-    decided = held.compared(held.test, answers, case.decisions).value
-    return Quality(len(file), loss, decided, choosing)
-
-
 def _chosen(held: Evaluator, case: Case, found: Sequence[Measured]) -> dict[float, Quality | None]:
     front = front_of(found, _BYTES)
     chosen: dict[float, Quality | None] = {}
@@ -178,7 +114,7 @@ def _chosen(held: Evaluator, case: Case, found: Sequence[Measured]) -> dict[floa
         if best is None:
             continue
         if best.costs.bytes not in known:
-            one = _quality(held, case, held.content(best.picks), best.loss)
+            one = quality(held, case, held.content(best.picks), best.loss)
             assert isinstance(one, Quality), one
             known[best.costs.bytes] = one
         chosen[ratio] = known[best.costs.bytes]
@@ -229,27 +165,6 @@ def _within(offers: Sequence[LayerOffers], found: Sequence[Measured]) -> float |
         return None
     values = [_spearman(offers, own) for own in large]
     return float(np.average(values, weights=[len(own) for own in large]))
-
-
-def _speeds(
-    held: Evaluator, case: Case, files: dict[str, bytes | str], rounds: int
-) -> dict[str, Timing]:
-    feed = held.samples.feeds(held.test.places[:1])[0]
-    sessions = {_ORIGINAL: GraphSession(case.original)}
-    for name, file in files.items():
-        if isinstance(file, bytes):
-            try:
-                sessions[name] = GraphSession(file)
-                sessions[name].run(feed)
-            # A tool's file that does not run has no speed; `_quality` says why.
-            except Exception:
-                sessions.pop(name, None)
-    calls = {name: _call(session, feed) for name, session in sessions.items()}
-    return timed(calls, baseline=_ORIGINAL, rounds=rounds)
-
-
-def _call(session: GraphSession, feed: Feed) -> Callable[[], object]:
-    return lambda: session.run(feed)
 
 
 def _verified(

@@ -3,8 +3,9 @@
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
+from tests.benchmarks.networks.beside import OURS, Beside, Quality
 from tests.benchmarks.networks.case import Case
-from tests.benchmarks.networks.study import OURS, RATIOS, Found, Quality
+from tests.benchmarks.networks.study import RATIOS, Found
 
 Splits = Sequence[Found]
 DYNAMIC = "quantize_dynamic"
@@ -12,24 +13,30 @@ DYNAMIC = "quantize_dynamic"
 
 def section(case: Case, splits: Splits) -> list[str]:
     """One network."""
-    first = splits[0]
     return [
-        f"## {case.title}",
-        "",
-        f"{first.original_bytes:,} bytes. {case.data}. Splits: {len(splits)}; medians, and "
-        f"least to most in brackets. Loss: `{case.metric.kind}`; decided: `{case.decisions.kind}` "
-        "with the original's answers. Both are of the test part.",
-        "",
-        "| file of 8 bits | times smaller | loss | decided, % | speed |",
-        "|---|---:|---:|---:|---:|",
-        *(_tool_row(name, splits) for name in first.tools),
-        "",
+        *beside_section(case, [one.beside for one in splits]),
         "| times smaller, at least | bits: bytes | loss | decided, % | all: bytes | loss | "
         "decided, % | all / bits |",
         "|---:|---:|---:|---:|---:|---:|---:|---:|",
         *(_front_row(ratio, splits) for ratio in RATIOS),
         "",
         *_search_lines(splits),
+        "",
+    ]
+
+
+def beside_section(case: Case, splits: Sequence[Beside]) -> list[str]:
+    """One network in the files of other tools, beside ours."""
+    return [
+        f"## {case.title}",
+        "",
+        f"{splits[0].original_bytes:,} bytes. {case.data}. Splits: {len(splits)}; medians, and "
+        f"least to most in brackets. Loss: `{case.metric.kind}`; decided: `{case.decisions.kind}` "
+        "with the original's answers. Both are of the test part.",
+        "",
+        "| file | bytes | times smaller | loss | decided, % | speed |",
+        "|---|---:|---:|---:|---:|---:|",
+        *(_tool_row(name, splits) for name in splits[0].tools),
         "",
     ]
 
@@ -46,12 +53,12 @@ def ratios(splits: Splits, ratio: float) -> list[float]:
     return [every.loss / bits.loss for every, bits in pairs if every and bits and bits.loss]
 
 
-def qualities(splits: Splits, name: str) -> list[Quality]:
+def qualities(splits: Sequence[Beside], name: str) -> list[Quality]:
     """Of one tool, in the splits in which its file runs."""
     return [found for one in splits if isinstance(found := one.tools[name], Quality)]
 
 
-def speed(splits: Splits, name: str) -> str:
+def speed(splits: Sequence[Beside], name: str) -> str:
     """Of one tool over the original: the median of splits, and the quartiles within rounds."""
     found = [one.speeds[name] for one in splits if name in one.speeds]
     if not found:
@@ -61,13 +68,14 @@ def speed(splits: Splits, name: str) -> str:
     return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
 
-def _tool_row(name: str, splits: Splits) -> str:
+def _tool_row(name: str, splits: Sequence[Beside]) -> str:
     found = qualities(splits, name)
     if not found:
-        return f"| {name} | {splits[0].tools[name]} | | | |"
+        return f"| {name} | {splits[0].tools[name]} | | | | |"
     smaller = [splits[0].original_bytes / one.bytes for one in found]
     return (
-        f"| {name} | {statistics.median(smaller):.2f} | {_losses(found)} | {_decided(found)} | "
+        f"| {name} | {statistics.median(one.bytes for one in found):,.0f} | "
+        f"{statistics.median(smaller):.2f} | {_losses(found)} | {_decided(found)} | "
         f"{speed(splits, name)} |"
     )
 
@@ -119,10 +127,11 @@ def _decided(found: Sequence[Quality]) -> str:
 
 def eight(splits: Splits) -> tuple[float, float, float, float]:
     """Ours at 8 bits: times smaller, loss, that of `quantize_dynamic`, and speed."""
-    ours, theirs = qualities(splits, OURS), qualities(splits, DYNAMIC)
+    beside = [one.beside for one in splits]
+    ours, theirs = qualities(beside, OURS), qualities(beside, DYNAMIC)
     return (
-        statistics.median(splits[0].original_bytes / one.bytes for one in ours),
+        statistics.median(beside[0].original_bytes / one.bytes for one in ours),
         statistics.median(one.loss for one in ours),
         statistics.median(one.loss for one in theirs) if theirs else float("nan"),
-        statistics.median(1 / one.speeds[OURS].ratio for one in splits),
+        statistics.median(1 / one.speeds[OURS].ratio for one in beside),
     )

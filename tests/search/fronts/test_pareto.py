@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from search.documents.objectives import USUAL_OBJECTIVES, Objective
 from search.fronts.dominance import front_of
 from search.fronts.pareto import hypervolume, objective_infos, reference_point
 from search.studies.spec import StudySpec
-from storage.records import TrialRecord, TrialState
+from storage.records import TrialOrigin, TrialRecord, TrialState
 from tests.storage.records import trial
 
 SPEC = StudySpec.model_validate({"task": {"kind": "digits"}})
@@ -113,3 +114,14 @@ def test_reference_point_is_the_baseline_the_limit_and_one_sample_per_second() -
         "throughput": 1.0,
     }
     assert reference_point(SPEC, largest_count=9000)["parameters"] == 9000.0
+
+
+def test_a_training_that_brought_nothing_is_not_beside_its_point() -> None:
+    """Its file is the point's own; one that was better after an epoch is a point of its own."""
+    point = trial("s", 0, quality=0.5, parameters=10, throughput=1.0, state=TrialState.COMPLETE)
+    trained = replace(point, number=1, origin=TrialOrigin.FINE_TUNING, continues=0, best_epoch=0)
+    also = replace(trained, number=2, best_epoch=3)
+    infos = objective_infos(SPEC.task, USUAL_OBJECTIVES)
+    # What the search itself was best after is no matter.
+    first = replace(point, best_epoch=0)
+    assert [one.number for one in front_of([first, trained, also], infos)] == [0, 2]

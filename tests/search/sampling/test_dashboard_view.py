@@ -65,6 +65,7 @@ def summary(number: int, **given: Any) -> TrialSummary:
         dense_parameters=1000,
         violation=None,
         throughput_ratio=1.5,
+        best_epoch=None,
     )
     return replace(summary, **given)
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -318,6 +319,26 @@ def test_no_server_is_4(tmp_path: Path) -> None:
 def test_keys_are_never_asked_for_as_arguments() -> None:
     for command in ("list", "submit", "serve"):
         assert "--key" not in succeeded(reflectory(None, command, "--help"))
+
+
+@pytest.mark.parametrize(
+    ("trial", "line"),
+    [
+        (
+            {"architecture": "network", "parametrization": "bits", "quality": 0.000238},
+            "trial 5 complete, bits, quality 0.000238, 290,551 bytes",
+        ),
+        (
+            {"architecture": "rnn", "parametrization": "dense", "quality": 0.5},
+            "trial 5 complete, rnn dense, quality 0.5000, 309,644 parameters, 290,551 bytes",
+        ),
+    ],
+)
+def test_a_trial_is_told_in_a_line(trial: dict[str, Any], line: str) -> None:
+    lines: list[str] = []
+    known = {"trial": 5, "state": "complete", "parameters": 309_644, "bytes": 290_551}
+    LineView(write=lines.append).event(Event(number=1, kind="trial", payload={**known, **trial}))
+    assert lines == [line]
 
 
 def test_a_download_is_told_at_most_once_per_tenth() -> None:

@@ -47,6 +47,45 @@ def test_the_first_node_that_differs_is_named(place: int) -> None:
     assert f"Mul (n{place})" in found.sentence()
 
 
+def amplified(factor: float, weight: float = 1.0) -> onnx.ModelProto:
+    """A difference of two numbers that are nearly equal, times a factor."""
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["a"], name="product"),
+        helper.make_node("Sub", ["a", "one"], ["b"]),
+        helper.make_node("Mul", ["b", "factor"], ["y"]),
+    ]
+    weights = {"w": weight, "one": 1.0, "factor": factor}
+    held = [numpy_helper.from_array(real(value), name) for name, value in weights.items()]
+    return model_of(nodes, {"x": real(1, 1.005)}, ["y"], held)
+
+
+def test_rounding_that_grows_on_its_way_is_let_pass() -> None:
+    """The product is off by half of the tolerance, and its difference from 1 by five times it."""
+    feeds = [{"x": real(1, 1.005)}]
+    found = equal_to_runtime(amplified(10), GraphModule(amplified(10, 1.00005)), feeds)
+    assert found.difference == pytest.approx(5e-4, rel=0.01)
+    assert (found.equal, found.same_nodes, found.operator) == (True, True, None)
+    assert found.sentence() == "torch and onnxruntime differ by 5.0e-04 at most"
+
+
+def test_rounding_that_grows_too_far_is_said_to_be_no_operators_fault() -> None:
+    feeds = [{"x": real(1, 1.005)}]
+    found = equal_to_runtime(amplified(100), GraphModule(amplified(100, 1.00005)), feeds)
+    assert (found.equal, found.same_nodes) == (False, True)
+    assert found.sentence().endswith(
+        "each node computes the same of the same numbers, but what rounding adds up to is more "
+        "than 10 times as much"
+    )
+
+
+def test_a_fault_that_ends_near_enough_to_be_rounding_is_a_fault() -> None:
+    """By three times the tolerance, at a node that does so by itself."""
+    feeds = [{"x": real(1, 1.005)}]
+    found = equal_to_runtime(amplified(1), GraphModule(amplified(1, 1.0003)), feeds)
+    assert found.difference == pytest.approx(3e-4, rel=0.01)
+    assert (found.equal, found.node) == (False, "product")
+
+
 def test_only_the_feed_that_differs_is_needed_to_find_it() -> None:
     feeds = [{"v0": np.zeros(4, np.float32)}, FEED]
     assert not equal_to_runtime(chain(), GraphModule(chain(7)), feeds).equal

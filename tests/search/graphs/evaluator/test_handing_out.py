@@ -1,14 +1,26 @@
 import json
+import tempfile
+from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from models.errors import ExportError
 from models.graphs.fits import Dense, LowRank
-from search.graphs.evaluator import NetworkReport, handed_out
+from models.graphs.reading import folded, read_graph
+from search.graphs.evaluator import Evaluator, NetworkReport, handed_out
 from search.graphs.metrics import Agreement, Kl
 from search.graphs.picks import Pick
-from tests.search.graphs.small_networks import classifier, evaluator, offers
+from tests.search.graphs.small_networks import (
+    HIDDEN,
+    INPUTS,
+    classifier,
+    classifier_samples,
+    evaluator,
+    offers,
+)
 
 FOUR = {"w1": Pick(choice=Dense(bits=4), compensated=False), "w2": Pick(choice=Dense(bits=8))}
 
@@ -68,3 +80,40 @@ def test_a_file_that_runs_other_nodes_is_not_handed_out(monkeypatch: pytest.Monk
     monkeypatch.setattr(held, "content", altered)
     with pytest.raises(ExportError, match=r"other nodes.*'Abs': 1"):
         handed_out(held, FOUR, offers(), original=b"?")
+
+
+def test_halves_that_are_read_in_single_precision_count_as_what_they_take() -> None:
+    """Folding makes them twice as large; one is turned on its way besides."""
+    whole = classifier()
+    halved = onnx.ModelProto()
+    halved.CopyFrom(whole)
+    for tensor in halved.graph.initializer[:2]:
+        numbers = numpy_helper.to_array(tensor).astype(np.float16)
+        kept = numbers if tensor.name == "w1" else np.ascontiguousarray(numbers.T)
+        tensor.CopyFrom(numpy_helper.from_array(kept, f"{tensor.name}.half"))
+    casts = [
+        helper.make_node("Cast", ["w1.half"], ["w1"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["w2.half"], ["w2.turned"], to=TensorProto.FLOAT),
+        helper.make_node("Transpose", ["w2.turned"], ["w2"], perm=[1, 0]),
+    ]
+    nodes = [*casts, *halved.graph.node]
+    del halved.graph.node[:]
+    halved.graph.node.extend(nodes)
+    with tempfile.TemporaryDirectory() as folder:
+        model = folded(read_graph(halved.SerializeToString()), Path(folder)).model
+    original = halved.SerializeToString()
+    held = Evaluator(original, model, classifier_samples(model))
+    picks = {"w1": Pick(choice=Dense(bits=8))}
+    report = handed_out(held, picks, offers(), original=original).report
+    numbers = {layer.name: layer.bytes_before for layer in report.layers}
+    assert numbers == {"w1": 2 * INPUTS * HIDDEN, "w2": 2 * HIDDEN * HIDDEN}
+    # The other stays as large as folding has made it, and the file says so.
+    after = {layer.name: layer.bytes_after for layer in report.layers}
+    assert after["w2"] == 4 * HIDDEN * HIDDEN
+    assert report.bytes_before == len(original)
+    # Of a file that stores them in single precision nothing is halved.
+    plain = handed_out(evaluator(), picks, offers(), original=whole.SerializeToString()).report
+    assert {layer.bytes_before for layer in plain.layers} == {
+        4 * INPUTS * HIDDEN,
+        4 * HIDDEN * HIDDEN,
+    }

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from models.graphs.fits import Dense, LowRank
 from models.graphs.reading import graph_facts
@@ -161,6 +162,25 @@ def test_states_are_zeros_and_a_metric_can_be_named() -> None:
     assert good.loss < rough.loss < 1
     # For each step of a sample: nine of one batch.
     assert rough.costs.multiply_adds == 9 * (80 * 14 + 80 * 20)
+
+
+def test_an_original_whose_rounding_follows_from_the_batch_is_taken() -> None:
+    """As of a network that amplifies the order in which sums are taken; here it is by design."""
+    model = classifier()
+    model.graph.node[-1].output[0] = "f"
+    model.graph.node.extend(
+        [
+            helper.make_node("Shape", ["x"], ["sizes"], start=0, end=1),
+            helper.make_node("Cast", ["sizes"], ["count"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", ["count", "little"], ["more"]),
+            helper.make_node("Add", ["f", "more"], ["y"]),
+        ]
+    )
+    model.graph.initializer.append(numpy_helper.from_array(np.array([1e-5], np.float32), "little"))
+    # 31 samples are 4 that are answered first, and 27 in batches of 8, 8, 8 and 3.
+    held = Evaluator(model.SerializeToString(), model, classifier_samples(model, 155))
+    assert len(held.choosing.places) == 31
+    assert held.measure({}).loss == 0
 
 
 def test_an_original_that_says_nothing_is_refused() -> None:

@@ -7,12 +7,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from models.errors import ExportError
 from models.graphs.fits import Corrected, Dense, LowRank
 from models.graphs.reading import graph_facts
 from search.errors import TrainingDiverged
 from search.graphs.evaluator import Evaluator, TrainedFile, handed_out
 from search.graphs.fine_tune import FineTune
-from search.graphs.fine_tuning import Epoch, fine_tuned
+from search.graphs.fine_tuning import Epoch, fine_tuned, tuning
 from search.graphs.fine_tuning.layer_weights import LayerWeight
 from search.graphs.metrics import Agreement
 from search.graphs.network_data import network_samples
@@ -115,6 +116,21 @@ def test_training_that_only_harms_gives_the_untrained_file() -> None:
     found = trained(held, CORRECTED, FineTune(epochs=3, learning_rate=1))
     assert (found.told.best_epoch, found.told.epochs) == (0, 3)
     assert found.content == held.content(CORRECTED)
+
+
+def test_a_file_may_differ_by_ten_times_what_the_network_itself_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both round sums otherwise than torch; where the network's own do not count, that is too much.
+
+    Of a network that amplifies rounding they are more than what is let pass of all.
+    """
+    held, how = evaluator(COSTS), FineTune(epochs=1)
+    monkeypatch.setattr(tuning, "TOLERANCE", 0.0)
+    assert trained(held, CORRECTED, how).told.epochs == 1
+    monkeypatch.setattr(tuning, "_OWN", 0)
+    with pytest.raises(ExportError, match=r"y of the trained file differs by .*; allowed is 0"):
+        trained(held, CORRECTED, how)
 
 
 def test_training_ends_where_it_is_told_to() -> None:
