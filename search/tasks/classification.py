@@ -1,7 +1,7 @@
 """What tasks with one class per sample have in common, and those with ten classes of images."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 from numpy.typing import NDArray
@@ -104,9 +104,13 @@ class AccuracyMeter:
 class Classes(Spec):
     """A task whose samples have one class each."""
 
-    asks_for_classes: ClassVar[bool] = True
     loss = staticmethod(cross_entropy)
     soft_loss = staticmethod(soft_classes)
+
+    @property
+    def asks_for_classes(self) -> bool:
+        """Whether targets are classes: they are."""
+        return True
 
     def meter(self) -> AccuracyMeter:
         """Accuracy."""

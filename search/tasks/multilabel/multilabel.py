@@ -188,9 +188,13 @@ class Multilabel(Spec):
         batch = first_batch(self.load(sources).validation, numbers=self._known().features)
         return RawSamples(batch.x.flatten(1), batch.y).fitting()
 
-    asks_for_classes: ClassVar[bool] = False
     loss = staticmethod(binary_cross_entropy)
     soft_loss = staticmethod(soft_labels)
+
+    @property
+    def asks_for_classes(self) -> bool:
+        """Whether targets are classes: they are not."""
+        return False
 
     def meter(self) -> LabelMeter:
         """Binary cross-entropy, precision among the most likely labels, and micro-averaged F1."""

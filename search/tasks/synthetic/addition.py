@@ -99,9 +99,13 @@ class Addition(GeneratedTask):
         batch = first_batch(self.load(sources).validation, numbers=2 * self.steps)
         return RawSamples(batch.x, batch.y).fitting()
 
-    asks_for_classes: ClassVar[bool] = False
     loss = staticmethod(squared_error)
     soft_loss = staticmethod(soft_numbers)
+
+    @property
+    def asks_for_classes(self) -> bool:
+        """Whether targets are classes: they are not."""
+        return False
 
     def meter(self) -> "AdditionMeter":
         """Mean squared error, and the share of small errors."""

@@ -54,9 +54,13 @@ class CopyingTask(GeneratedTask, ABC):
     def signature(self) -> Signature:
         """See `search.tasks.task.Task`."""
 
-    asks_for_classes: ClassVar[bool] = True
     loss = staticmethod(cross_entropy_of_steps)
     soft_loss = staticmethod(soft_classes)
+
+    @property
+    def asks_for_classes(self) -> bool:
+        """Whether targets are classes: they are."""
+        return True
 
     @abstractmethod
     def shown_and_answered(self, rows: Symbols) -> tuple[Symbols, Symbols]:

@@ -236,9 +236,13 @@ class Language(Spec):
             return windows_of_tokens(tokens, self.window)
         return lines_of_tokens(Sentences.of(tokens))
 
-    asks_for_classes: ClassVar[bool] = True
     loss = staticmethod(cross_entropy_of_steps)
     soft_loss = staticmethod(soft_classes)
+
+    @property
+    def asks_for_classes(self) -> bool:
+        """Whether targets are classes: they are."""
+        return True
 
     def meter(self) -> LanguageMeter:
         """Perplexity, bits per token, and perplexity by sentence where sentences are read."""
