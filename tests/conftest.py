@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 import torch
+from hypothesis import settings
 from sqlalchemy import make_url
 
 from storage.engine import Database
@@ -24,6 +25,10 @@ from tests.ray_clusters import RayCluster
 from tests.s3_server import CREDENTIALS, S3Server
 
 DATABASES = ("sqlite", "postgresql")
+
+# How long an example takes says what else the machine does.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 _UNDERTAKER = """
 import contextlib, os, pathlib, shutil, signal, sys

@@ -14,6 +14,9 @@ VerdictKind: TypeAlias = Literal["reproduced", "better", "not reproduced", "cann
 FEWEST_SEEDS: Final = 3
 """With fewer, a mean says too little."""
 
+SETTLING_SEEDS: Final = 5
+"""With fewer, an interval is too wide to make up for a mean that falls short."""
+
 _ROUNDING: Final = 1e-9
 """Of a printed value: no further is a mean of equal numbers from them."""
 
@@ -126,10 +129,17 @@ def _by_value(row: RowEntry, claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, 
     if seeds.failed or mean is None:
         return "not reproduced", _failures(seeds)
     ahead = _SIGNS[claim.direction] * (mean - claim.value)
-    near = tolerance(row, seeds.half_width) + _ROUNDING * abs(claim.value)
+    rounding = _ROUNDING * abs(claim.value)
+    near = tolerance(row, seeds.half_width) + rounding
     if ahead > near:
         return "better", None
-    return ("reproduced" if ahead >= -near else "not reproduced"), None
+    if ahead < -near:
+        return "not reproduced", None
+    if ahead < -_share_error(row) - rounding and len(seeds.values) < SETTLING_SEEDS:
+        return "not yet", (
+            f"{len(seeds.values)} of {SETTLING_SEEDS} seeds: within their interval alone"
+        )
+    return "reproduced", None
 
 
 def _by_reaching(_row: RowEntry, claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, str | None]:

@@ -149,8 +149,9 @@ def _opening(cells: Sequence[Cell]) -> Iterator[str]:
         "A value counts as **reproduced** where the mean is no further below the printed one than "
         "that half, or than the standard error of the printed share, whichever is more (losses: "
         "above), as **better** beyond it on the other side. Claims are that a system reaches a "
-        "value within so many updates, or fails to. Below three seeds it is **not yet** known; "
-        "what **cannot be** reproduced says why."
+        "value within so many updates, or fails to. Below three seeds it is **not yet** known, nor "
+        "below five where the interval alone makes up for a mean that falls short; what **cannot "
+        "be** reproduced says why."
     )
     if cells:
         yield ""
