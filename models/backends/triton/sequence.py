@@ -1,10 +1,10 @@
 """Whole recurrent sequences on a GPU as torch operators, with a leading model axis.
 
 What `models.kernels.sequence` is on CPUs, on other devices. Only what waits for the step before is
-computed step by step (`thin_kernels`, `whole_kernels`). What inputs add to the gates, what the gates were given, and the
-gradients of inputs and weights are products of many steps at once, which torch's own libraries
-compute for all models together. They go over chunks of steps, so that what has G n numbers for each
-step and sample never exists for all steps.
+computed step by step (`thin_kernels`, `whole_kernels`). What inputs add to the gates, what whole
+matrices gave them, and the gradients of inputs and weights are products of many steps at once,
+which torch's own libraries compute for all models together. They go over chunks of steps, so that
+what has G n numbers for each step and sample never exists for all steps.
 
 Note [Many launches]
 Around the two kernels stand some fifty small operations, which take the CPU longer to launch than
