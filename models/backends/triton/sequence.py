@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from models.backends import cuda_graphs
@@ -38,6 +38,8 @@ _KEPT = "Tensor states, Tensor cells, Tensor inners"
 _COUNT = len(_TENSORS.split(","))
 MOST_REPLAYED = 1 << 25
 """Numbers that a graph is given, see Note [Many launches]."""
+
+_PLAIN = (Tensor, nn.Parameter)
 
 _library = cast(Any, torch.library)
 
@@ -76,7 +78,8 @@ def sequence(
     """
     given = *tensors.in_order()[:_COUNT], lengths
     how = kind.cell, kind.activation, kind.slope, precision
-    if torch.compiler.is_compiling() or is_stacked():
+    # Tensors of other types, as of sizes alone, are the operator's to know.
+    if torch.compiler.is_compiling() or is_stacked() or type(tensors.h0) not in _PLAIN:
         call: Callable[..., Any] = torch.ops.reflectory.triton_sequence
     elif torch.is_grad_enabled() and any_learns(given):
         call = cast(Any, _Eager).apply

@@ -1,0 +1,165 @@
+"""Systems compared over several data sets by their ranks, after Demsar (JMLR 7, 2006).
+
+What a comparison needs of statistics is short for a handful of systems, so that a terminal does not
+load a library of them.
+"""
+
+import itertools
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+FEWEST_SETS = 2
+"""With one data set there is nothing to rank over."""
+
+_NEMENYI: Mapping[int, float] = {
+    2: 1.960,
+    3: 2.343,
+    4: 2.569,
+    5: 2.728,
+    6: 2.850,
+    7: 2.949,
+    8: 3.031,
+    9: 3.102,
+    10: 3.164,
+}
+"""Quantiles of the studentized range at 5 %, over the root of 2, by the number of systems."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two systems on the same data sets."""
+
+    first: str
+    second: str
+    wins: int
+    """Of the first."""
+    ties: int
+    losses: int
+    p: float
+    """By Wilcoxon's signed ranks, exact, adjusted by Holm for all pairs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """Systems over data sets."""
+
+    sets: Sequence[str]
+    mean_ranks: Mapping[str, float]
+    """Of each system, 1 the best; ties share."""
+    friedman_p: float
+    """How often ranks differ as much where no system is better."""
+    critical_difference: float | None
+    """Of mean ranks at 5 % by Nemenyi; null for more than ten systems."""
+    pairs: Sequence[Pair]
+
+
+def ranks_of(values: Mapping[str, Mapping[str, float]]) -> Ranks | None:
+    """Compare systems.
+
+    Args:
+        values: of each data set, what each system came to: higher is better, and minus infinity
+            what failed. A data set that lacks a system is to be left out by who calls.
+
+    Returns:
+        None below two data sets or two systems.
+    """
+    systems = [*next(iter(values.values()), {})]
+    if len(values) < FEWEST_SETS or len(systems) < FEWEST_SETS:
+        return None
+    ranked = [_ranks([-found[system] for system in systems]) for found in values.values()]
+    means = [statistics.fmean(column) for column in zip(*ranked, strict=True)]
+    count, sets = len(systems), len(values)
+    quantile = _NEMENYI.get(count)
+    return Ranks(
+        sets=[*values],
+        mean_ranks=dict(zip(systems, means, strict=True)),
+        friedman_p=_friedman(ranked),
+        critical_difference=(
+            None if quantile is None else quantile * math.sqrt(count * (count + 1) / (6 * sets))
+        ),
+        pairs=_holm([_pair(values, *two) for two in itertools.combinations(systems, 2)]),
+    )
+
+
+def _ranks(numbers: Sequence[float]) -> list[float]:
+    """The least has 1; equal ones share the mean of their ranks."""
+    return [
+        sum(other < one for other in numbers) + (1 + sum(other == one for other in numbers)) / 2
+        for one in numbers
+    ]
+
+
+def _friedman(ranked: Sequence[Sequence[float]]) -> float:
+    """The p value of Friedman's statistic with its correction for ties."""
+    sets, count = len(ranked), len(ranked[0])
+    sums = [sum(column) for column in zip(*ranked, strict=True)]
+    spread = sum(one * one for one in sums) - sets**2 * count * (count + 1) ** 2 / 4
+    within = sum(one * one for row in ranked for one in row) - sets * count * (count + 1) ** 2 / 4
+    if within == 0:
+        return 1.0
+    return _chi_square_above((count - 1) * spread / within, count - 1)
+
+
+def _chi_square_above(value: float, freedom: int) -> float:
+    """`P(X > value)`: finite sums (Abramowitz and Stegun 26.4.4, 26.4.5)."""
+    half = value / 2
+    if freedom % 2 == 0:
+        return math.exp(-half) * sum(half**i / math.factorial(i) for i in range(freedom // 2))
+    total = math.erfc(math.sqrt(half))
+    term = math.sqrt(half) * math.exp(-half) / math.gamma(1.5)
+    for power in range(1, (freedom + 1) // 2):
+        total += term
+        term *= half / (power + 0.5)
+    return total
+
+
+def _pair(values: Mapping[str, Mapping[str, float]], first: str, second: str) -> Pair:
+    both = [(found[first], found[second]) for found in values.values()]
+    # Two that failed are equal, and have no difference.
+    gaps = [one - other for one, other in both if one != other]
+    return Pair(
+        first=first,
+        second=second,
+        wins=sum(gap > 0 for gap in gaps),
+        ties=len(both) - len(gaps),
+        losses=sum(gap < 0 for gap in gaps),
+        p=_wilcoxon(gaps),
+    )
+
+
+def _wilcoxon(gaps: Sequence[float]) -> float:
+    """Two-sided, over all signs that the gaps might have."""
+    # Doubled, ranks that are shared are whole numbers.
+    ranks = [round(2 * rank) for rank in _ranks([abs(gap) for gap in gaps])]
+    ways = {0: 1}
+    for rank in ranks:
+        ways = {
+            total: ways.get(total, 0) + ways.get(total - rank, 0)
+            for total in {*ways, *(known + rank for known in ways)}
+        }
+    found = sum(rank for rank, gap in zip(ranks, gaps, strict=True) if gap > 0)
+    least = min(found, sum(ranks) - found)
+    below = sum(number for total, number in ways.items() if total <= least)
+    return float(min(Fraction(2 * below, 2 ** len(gaps)), Fraction(1)))
+
+
+def _holm(pairs: Sequence[Pair]) -> list[Pair]:
+    """With p values adjusted, in the order given."""
+    adjusted, worst = dict[int, float](), 0.0
+    for place, number in enumerate(sorted(range(len(pairs)), key=lambda one: pairs[one].p)):
+        worst = max(worst, min(1.0, (len(pairs) - place) * pairs[number].p))
+        adjusted[number] = worst
+    return [
+        Pair(
+            first=pair.first,
+            second=pair.second,
+            wins=pair.wins,
+            ties=pair.ties,
+            losses=pair.losses,
+            p=adjusted[number],
+        )
+        for number, pair in enumerate(pairs)
+    ]
