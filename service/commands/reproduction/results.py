@@ -3,6 +3,7 @@
 import csv
 import html
 import io
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
@@ -10,7 +11,8 @@ from typing import get_args
 from rich.table import Table
 
 from search.documents.papers import Claim, Fails, PrintedValue, Reaches, RowEntry, TableDocument
-from search.papers.verdicts import Verdict, VerdictKind, judge
+from search.papers.ranks import ranks_of
+from search.papers.verdicts import FEWEST_SEEDS, Verdict, VerdictKind, judge
 from service.commands.reproduction.cells import Cell, cells_of
 from service.commands.shown.tables import empty_table
 
@@ -190,6 +192,7 @@ def _section(table: TableDocument, cells: Sequence[Cell]) -> Iterator[str]:
     for result in results:
         yield f"| {' | '.join(result.texts())} |"
     yield ""
+    yield from _ranking(results)
     remarks = dict[str, list[str]]()
     for result in results:
         row, failed = result.row, [cell for cell in result.cells if cell.value is None]
@@ -202,6 +205,57 @@ def _section(table: TableDocument, cells: Sequence[Cell]) -> Iterator[str]:
         yield f"- {'All rows' if whole else ', '.join(keys)}: {sentence}"
     if remarks:
         yield ""
+
+
+def _ranking(results: Sequence[Result]) -> Iterator[str]:
+    """The systems of rows `data set/system` by their ranks, where each has all seeds."""
+    values = dict[str, dict[str, float]]()
+    every = {result.row.key.partition("/")[2] for result in results} - {""}
+    for result in results:
+        data_set, _, system = result.row.key.partition("/")
+        value = _ranked_value(result)
+        if system and value is not None:
+            values.setdefault(data_set, {})[system] = value
+    whole = {name: found for name, found in values.items() if found.keys() == every}
+    ranks = ranks_of(whole)
+    if ranks is None:
+        return
+    left_out = len({result.row.key.partition("/")[0] for result in results}) - len(whole)
+    yield (
+        f"Ranks over {len(whole)} data sets, {left_out} left out, for a system has too few seeds "
+        "there or nothing is printed to compare. Ties share a rank; what failed ranks last. "
+        f"Friedman's test: p = {ranks.friedman_p:.2g}."
+        + (
+            f" Mean ranks that differ by less than {ranks.critical_difference:.2f} are not told "
+            "apart (Nemenyi, 5 %)."
+            if ranks.critical_difference is not None
+            else ""
+        )
+    )
+    yield ""
+    yield "| system | mean rank |"
+    yield "| --- | ---: |"
+    for system, rank in sorted(ranks.mean_ranks.items(), key=lambda item: item[1]):
+        yield f"| {system} | {rank:.2f} |"
+    yield ""
+    yield "| pair | wins | ties | losses | p (Wilcoxon, Holm) |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for pair in ranks.pairs:
+        yield (
+            f"| {pair.first}, {pair.second} | {pair.wins} | {pair.ties} | {pair.losses} | "
+            f"{pair.p:.2g} |"
+        )
+    yield ""
+
+
+def _ranked_value(result: Result) -> float | None:
+    """The mean, higher is better; None where too little is known."""
+    claim, verdict = result.row.claim, result.verdict
+    if claim is None or len(result.cells) < FEWEST_SEEDS:
+        return None
+    if verdict.mean is None or any(cell.value is None for cell in result.cells):
+        return -math.inf
+    return verdict.mean if claim.direction == "maximize" else -verdict.mean
 
 
 def _printed(claim: Claim | None) -> str:

@@ -143,6 +143,23 @@ def test_the_document_has_every_row_of_every_table() -> None:
     assert "Machines: ada." in text
 
 
+def test_systems_are_ranked_over_the_data_sets_that_have_all_of_them() -> None:
+    systems = ("rnn-32", "lstm-32", "ornn-32-16", "svd-rnn-32-16")
+    known = [
+        cell
+        for place, data_set in enumerate(("GunPoint", "Coffee", "CBF"))
+        for rank, system in enumerate(systems)
+        for cell in cells(row(f"{data_set}/{system}"), *[0.9 - rank / 10 - place / 50] * 3)
+    ]
+    known += cells(row("Beef/rnn-32"), 0.5, 0.5, 0.5)
+    known += cells(row("Adiac/rnn-32"), 0.5, 0.5)
+    text = as_document([UCR], known)
+    assert "Ranks over 3 data sets, 18 left out" in text
+    assert "\n| rnn-32 | 1.00 |\n| lstm-32 | 2.00 |\n" in text
+    assert "\n| rnn-32, lstm-32 | 3 | 0 | 0 | 1 |\n" in text
+    assert "differ by less than 2.71 are not told apart" in text
+
+
 def test_the_document_that_is_kept_is_what_its_files_make() -> None:
     """`reflectory reproduce --document deploy/REPRODUCTION.md` writes it anew."""
     files = sorted((ROOT / "deploy/reproduction").glob("*.jsonl"))
