@@ -9,7 +9,7 @@ from models.interface import Interface
 from search.documents.objectives import OBJECTIVE_KINDS, Objective
 from search.documents.readable import number
 from search.documents.region import ENDS
-from search.errors import Fault, SpecRefused
+from search.errors import Fault
 from search.graphs.network_trial import NetworkTrial
 from search.measuring.runtimes import RUNTIMES
 from search.papers import PRESETS
@@ -23,7 +23,7 @@ from search.spaces import (
     state_bytes,
 )
 from search.studies.spec import StudySpec
-from search.tasks import Metric, Mnist
+from search.tasks import Metric
 from search.training.deliverables import file_size
 from search.training.trial_spec import AnyTrialSpec, TrialSpec
 
@@ -204,22 +204,8 @@ def refusals(
     yield from excesses(spec.limits, trial.model, file_bytes=size, state=state)
 
 
-def refuse_choosing(spec: StudySpec, space: SearchSpace) -> None:
-    """Refuse a study that would choose by samples that its models are trained on.
-
-    Raises:
-        SpecRefused: the task holds none out, and something in the document chooses by them.
-    """
-    task = spec.trained_task
-    if (
-        isinstance(task, Mnist)
-        and not task.holds_validation_out
-        and (faults := [*_choosing(spec, space)])
-    ):
-        raise SpecRefused(faults)
-
-
-def _choosing(spec: StudySpec, space: SearchSpace) -> Iterator[Fault]:
+def choosing_faults(spec: StudySpec, space: SearchSpace) -> Iterator[Fault]:
+    """What in a document would choose by samples that its models are trained on."""
     why = "and split '60k' trains on the images that would choose"
     if space.dimensions and len(spec.presets) < spec.budget.trials:
         names = ", ".join(sorted(space.dimensions))

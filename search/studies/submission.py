@@ -14,7 +14,7 @@ from search.graphs.model_outputs import ModelOutputs
 from search.papers import PRESETS
 from search.spaces import ARCHITECTURE_KINDS, AnySpace, SearchSpace
 from search.studies.feasibility import (
-    refuse_choosing,
+    choosing_faults,
     region_faults,
     runtime_fault,
     smallest_bytes,
@@ -27,7 +27,7 @@ from search.studies.space_of import space_of
 from search.studies.spec import StudySpec
 from search.studies.states import announce
 from search.studies.warm_start import source_trials
-from search.tasks import DataSources
+from search.tasks import DataSources, Mnist
 from storage.accounts.audit import Audit
 from storage.accounts.quotas import Quotas
 from storage.engine import Database
@@ -155,7 +155,7 @@ def checked_space(spec: StudySpec) -> AnySpace:
     _refuse_bits(spec, space)
     _refuse_presets(spec, space)
     _refuse_losses(spec, space)
-    refuse_choosing(spec, space)
+    _refuse_choosing(spec, space)
     _refuse_other_lengths(spec, space)
     _refuse_limits(spec, space)
     _refuse_region(spec, space)
@@ -247,6 +247,16 @@ def _refuse_losses(spec: StudySpec, space: SearchSpace) -> None:
         Fault(path, f"{loss!r} cannot be, for {_NO_CLASSES.format(task.kind)}")
         for loss in sorted(drawn)
     ]
+    if faults:
+        raise SpecRefused(faults)
+
+
+def _refuse_choosing(spec: StudySpec, space: SearchSpace) -> None:
+    """Refuse to choose by samples that the models are trained on: the task holds none out."""
+    task = spec.trained_task
+    if not isinstance(task, Mnist) or task.holds_validation_out:
+        return
+    faults = [*choosing_faults(spec, space)]
     if faults:
         raise SpecRefused(faults)
 
