@@ -66,7 +66,7 @@ def ranks_of(values: Mapping[str, Mapping[str, float]]) -> Ranks | None:
     Returns:
         None below two data sets or two systems.
     """
-    systems = [*next(iter(values.values()), {})]
+    systems = [*next(iter(values.values()), dict[str, float]())]
     if len(values) < FEWEST_SETS or len(systems) < FEWEST_SETS:
         return None
     ranked = [_ranks([-found[system] for system in systems]) for found in values.values()]
