@@ -109,7 +109,8 @@ def test_a_study_survives_the_loss_of_optunas_tables(site: Site) -> None:
 def test_a_study_survives_the_loss_of_what_its_own_tables_knew_last(site: Site) -> None:
     """They are set back to when trials were open of which Optuna has been told since."""
     study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]
-    break_off(site, "told", 2)
+    # The first: on a busy machine all have ended before Optuna is told of the third.
+    break_off(site, "told", 0)
     ours, before = site.folder / "reflectory.db", site.folder / "before.db"
     with closing(sqlite3.connect(ours)) as now, closing(sqlite3.connect(before)) as kept:
         now.backup(kept)
