@@ -182,14 +182,9 @@ MOST_PROBES: Final = 1000
 """Updates of an epoch of which gradients are told."""
 
 
-def _is_null(value: object) -> bool:
-    """The same of a number."""
-    return value is None
-
-
-def _is_empty(value: object) -> bool:
-    """Whether it is left out: who reads reports of trials without it reads these."""
-    return not value
+def _is_unsaid(value: object) -> bool:
+    """Whether a field is left out: reports that do not need it are as they were before it."""
+    return value is None or value == ()
 
 
 class EpochReport(Spec):
@@ -210,7 +205,7 @@ class EpochReport(Spec):
     )
     generalization_term: float | None = Field(
         default=None,
-        exclude_if=_is_null,
+        exclude_if=_is_unsaid,
         description="ln B(w) of a recurrent network of one matrix, to compare models of one task "
         "and never as a bound, see `models.generalization`; null: the theorem speaks of others",
     )
@@ -226,7 +221,7 @@ class EpochReport(Spec):
     probes: tuple[ProbedGradient, ...] = Field(
         default=(),
         max_length=MOST_PROBES,
-        exclude_if=_is_empty,
+        exclude_if=_is_unsaid,
         description="of the updates that `probe_every` names, in their order",
     )
     recovered_batches: int = Field(

@@ -193,8 +193,8 @@ class TrainingSpec(Spec):
         return eps
 
     @property
-    def starts_rmsprop_anew(self) -> bool:
-        """Whether RMSprop is another one than torch's own by default."""
+    def has_own_rmsprop(self) -> bool:
+        """Whether `rmsprop_start` or `rmsprop_eps` is another one than the default."""
         return self.rmsprop_start != 0 or self.rmsprop_eps != _USUAL_EPS
 
     @property

@@ -42,4 +42,4 @@ def stack_key(job: TrainJob) -> str:
 
 
 def _has_its_own_optimizer(training: TrainingSpec) -> bool:
-    return training.optimizer == "rmsprop" and training.starts_rmsprop_anew
+    return training.optimizer == "rmsprop" and training.has_own_rmsprop

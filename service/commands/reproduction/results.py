@@ -131,9 +131,10 @@ def as_html(results: Sequence[Result], *, title: str) -> str:
 
 def as_document(tables: Sequence[TableDocument], cells: Sequence[Cell]) -> str:
     """Every row of every table in Markdown, those that were never trained too."""
-    parts = [*_opening(cells), *_summary(tables, cells)]
-    for table in tables:
-        parts += _section(table, cells)
+    found = [(table, results_of(table, table.entries, cells)) for table in tables]
+    parts = [*_opening(cells), *_summary(found)]
+    for table, results in found:
+        parts += _section(table, results)
     return "\n".join(parts)
 
 
@@ -166,14 +167,14 @@ def _opening(cells: Sequence[Cell]) -> Iterator[str]:
     yield ""
 
 
-def _summary(tables: Sequence[TableDocument], cells: Sequence[Cell]) -> Iterator[str]:
+def _summary(found: Iterable[tuple[TableDocument, Sequence[Result]]]) -> Iterator[str]:
     kinds = get_args(VerdictKind)
     yield f"| table | rows | {' | '.join(kinds)} |"
     yield "| --- |" + " ---: |" * (1 + len(kinds))
-    for table in tables:
-        found = [result.verdict.kind for result in results_of(table, table.entries, cells)]
-        counts = " | ".join(str(found.count(kind)) for kind in kinds)
-        yield f"| {table.title} | {len(found)} | {counts} |"
+    for table, results in found:
+        verdicts = [result.verdict.kind for result in results]
+        counts = " | ".join(str(verdicts.count(kind)) for kind in kinds)
+        yield f"| {table.title} | {len(verdicts)} | {counts} |"
     yield ""
 
 
@@ -181,8 +182,7 @@ def _each(texts: Iterable[str]) -> str:
     return ", ".join(sorted(set(texts)))
 
 
-def _section(table: TableDocument, cells: Sequence[Cell]) -> Iterator[str]:
-    results = results_of(table, table.entries, cells)
+def _section(table: TableDocument, results: Sequence[Result]) -> Iterator[str]:
     yield f"## {table.title} (`{table.name}`)"
     yield ""
     yield table.about
