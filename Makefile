@@ -72,12 +72,12 @@ bench: $(VENV)/installed-test  ## Time the CPU kernels on a quiet machine and ke
 	@# Peers that take part where they install; the second is compiled against torch.
 	@$(BIN)/python $(PIP_QUIET) --no-deps --no-build-isolation geotorch torch-householder \
 	  || echo "geotorch or torch-householder does not install here; the table says so."
-	@$(BIN)/python -m tests.benchmarks.sequences --cpu --out deploy/BENCHMARKS.md
-	@{ echo; $(BIN)/python -m tests.benchmarks.phases --cpu; } | tee -a deploy/BENCHMARKS.md
-	@{ echo; $(BIN)/python -m tests.benchmarks.forms --cpu; } | tee -a deploy/BENCHMARKS.md
-	@{ echo; $(BIN)/python -m tests.benchmarks.epochs --cpu; } | tee -a deploy/BENCHMARKS.md
-	@{ echo; $(BIN)/python -m tests.benchmarks.structured; } | tee -a deploy/BENCHMARKS.md
-	@{ echo; $(BIN)/python -m tests.benchmarks.libraries; } | tee -a deploy/BENCHMARKS.md
+	@$(BIN)/python -m tests.benchmarks.sequences --cpu --out deploy/docs/benchmarks/kernels.md
+	@{ echo; $(BIN)/python -m tests.benchmarks.phases --cpu; } | tee -a deploy/docs/benchmarks/kernels.md
+	@{ echo; $(BIN)/python -m tests.benchmarks.forms --cpu; } | tee -a deploy/docs/benchmarks/kernels.md
+	@{ echo; $(BIN)/python -m tests.benchmarks.epochs --cpu; } | tee -a deploy/docs/benchmarks/kernels.md
+	@{ echo; $(BIN)/python -m tests.benchmarks.structured; } | tee -a deploy/docs/benchmarks/kernels.md
+	@{ echo; $(BIN)/python -m tests.benchmarks.libraries; } | tee -a deploy/docs/benchmarks/kernels.md
 
 # Any Python with torch and pytest will do: the kernels' own tests and their benchmark need no more,
 # nor the settings and fixtures of the others. The rest runs where it is installed. Most of the time

@@ -242,7 +242,7 @@ class Settings(BaseSettings):
     ray_address: str = Field(
         default="auto",
         description="the Ray cluster, as `host:port` of its head; `auto`: the one that this "
-        "machine is a node of, see deploy/RAY.md",
+        "machine is a node of, see deploy/docs/how-to/ray.md",
     )
     ray_scratch: Path = Field(
         default=Path("/tmp/reflectory"),
@@ -373,7 +373,7 @@ class Settings(BaseSettings):
     quotas: QuotaSettings = Field(
         default=QuotaSettings(),
         description="what each tenant may have, as a JSON object; what it does not name stays as "
-        "it is by default, and null is no limit; see deploy/QUOTAS.md",
+        "it is by default, and null is no limit; see deploy/docs/how-to/quotas.md",
     )
     max_spec_bytes: int = Field(
         default=_MEBIBYTE, ge=1024, description="largest body of a request, uploads excepted"
@@ -428,7 +428,8 @@ class Settings(BaseSettings):
     )
     telemetry: bool = Field(
         default=False,
-        description="whether requests are traced with OpenTelemetry, see deploy/OBSERVABILITY.md",
+        description="whether requests are traced with OpenTelemetry, see "
+        "deploy/docs/how-to/observability.md",
     )
     access_log: bool = Field(
         default=False,

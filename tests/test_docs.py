@@ -18,7 +18,12 @@ from tests import spec_reference
 from tests.command_help import all_help
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ("README.md", "deploy/README.md", "deploy/GUIDE.md", "deploy/NETWORK_EXAMPLE.md")
+DOCUMENTS = (
+    "README.md",
+    "deploy/README.md",
+    "deploy/docs/tutorials/search-from-scratch.md",
+    "deploy/docs/tutorials/published-network.md",
+)
 README = (ROOT / "README.md").read_text()
 FOLDERS = ("models", "search", "storage", "service", "tests", "deploy", r"\.ci")
 
@@ -126,7 +131,7 @@ def test_the_example_of_a_network_makes_frames_of_recordings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two pieces of 4 seconds of the first recording, none of the second, which is too short."""
-    text = (ROOT / "deploy" / "NETWORK_EXAMPLE.md").read_text()
+    text = (ROOT / "deploy/docs/tutorials/published-network.md").read_text()
     (program,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     sound = np.random.default_rng(0).integers(-(2**15), 2**15, 130_000).astype("<i2")
     (tmp_path / "recordings").mkdir()
@@ -137,7 +142,7 @@ def test_the_example_of_a_network_makes_frames_of_recordings(
             file.setframerate(16_000)
             file.writeframes(piece.tobytes())
     monkeypatch.chdir(tmp_path)
-    exec(compile(program, "NETWORK_EXAMPLE.md", "exec"), {})
+    exec(compile(program, "published-network.md", "exec"), {})
     found = np.load(tmp_path / "frames.npz")["input"]
     assert (found.shape, found.dtype) == ((2, 125, 576), np.float32)
     expected = sound[:128_000].reshape(2, 125, 512) / 2**15
@@ -156,5 +161,5 @@ def test_every_field_of_a_spec_has_a_description() -> None:
 
 
 def test_the_reference_of_specs_is_the_codes() -> None:
-    written = (ROOT / "deploy" / "SPEC.md").read_text()
-    assert written == spec_reference.reference(), "python -m tests.spec_reference > deploy/SPEC.md"
+    written = (ROOT / "deploy/docs/reference/spec.md").read_text()
+    assert written == spec_reference.reference(), spec_reference.__doc__

@@ -142,10 +142,10 @@ def _opening(cells: Sequence[Cell]) -> Iterator[str]:
     yield "# What the papers print, and what is measured here"
     yield ""
     yield (
-        "Written by `reflectory reproduce --document deploy/REPRODUCTION.md` from the files of "
-        "`deploy/reproduction/` alone. Each row is trained with several seeds, which also move "
-        "what is set aside for validation; validation chooses the epoch, the test data are looked "
-        "at once. `measured` is the mean with half its 95 % interval (Student's t)."
+        "Written by `reflectory reproduce --document deploy/docs/benchmarks/reproduction.md` from "
+        "the files of `deploy/reproduction/` alone. Each row is trained with several seeds, which "
+        "also move what is set aside for validation; validation chooses the epoch, the test data "
+        "are looked at once. `measured` is the mean with half its 95 % interval (Student's t)."
     )
     yield ""
     yield (

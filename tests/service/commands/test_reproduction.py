@@ -161,10 +161,10 @@ def test_systems_are_ranked_over_the_data_sets_that_have_all_of_them() -> None:
 
 
 def test_the_document_that_is_kept_is_what_its_files_make() -> None:
-    """`reflectory reproduce --document deploy/REPRODUCTION.md` writes it anew."""
+    """`reflectory reproduce --document deploy/docs/benchmarks/reproduction.md` writes it anew."""
     files = sorted((ROOT / "deploy/reproduction").glob("*.jsonl"))
     assert files
     known = [cell for file in files for cell in read_cells(file)]
     assert {cell.table for cell in known} <= set(TABLES)
     text = as_document([table.document() for table in TABLES.values()], known)
-    assert text == (ROOT / "deploy/REPRODUCTION.md").read_text()
+    assert text == (ROOT / "deploy/docs/benchmarks/reproduction.md").read_text()

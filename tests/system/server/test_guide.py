@@ -17,7 +17,7 @@ from tests.search.graphs.small_networks import classifier, vectors
 from tests.service.running import Server
 
 ROOT = Path(__file__).parents[3]
-GUIDE = (ROOT / "deploy" / "GUIDE.md").read_text()
+GUIDE = (ROOT / "deploy/docs/tutorials/search-from-scratch.md").read_text()
 README = (ROOT / "README.md").read_text()
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FILES = {"json": "study.json", "csv": "series.csv"}
