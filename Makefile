@@ -39,7 +39,8 @@ endef
 # Each process that the tests start would compile all our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-nightly c-check bench gpu lint format types wheel-check clean
+.PHONY: help demo test test-slow test-nightly c-check bench gpu lint format types wheel-check docs \
+  pictures references clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -120,8 +121,18 @@ wheel-check: $(VENV)/installed-test  ## Build the wheel, install it elsewhere, s
 	@$(WHEEL_VENV)/bin/python $(PIP_QUIET) --no-compile dist/*.whl
 	@$(WHEEL_VENV)/bin/python -P tests/check_wheel.py deploy/examples/digits.json
 
+docs: $(VENV)/installed-test  ## Build the documentation as a site, in dist/docs
+	@$(BIN)/python $(PIP_QUIET) -e '.[docs]'
+	@$(BIN)/zensical build --strict
+
+references: $(VENV)/installed-test  ## Write the reference pages from the code
+	@$(BIN)/python -m tests.references
+
+pictures: $(VENV)/installed-test  ## Draw the pictures of the documentation
+	@$(BIN)/python -m tests.pictures
+
 clean:  ## Remove everything that these targets made
-	rm -rf $(VENV) build dist $(DEMO_OUTPUT) .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist .cache $(DEMO_OUTPUT) .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/torch:
