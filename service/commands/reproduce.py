@@ -45,6 +45,14 @@ def reproduce(
     systems: Annotated[
         str | None, typer.Option(metavar="SYSTEM,SYSTEM", help="Only rows of these systems.")
     ] = None,
+    searched: Annotated[
+        bool,
+        typer.Option(
+            "--searched",
+            help="The searched rows too: what a study of 30 trials finds within the parameters of "
+            "the largest system.",
+        ),
+    ] = False,
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="Trainings of each row.")] = 5,
     budget: Annotated[
         str | None,
@@ -85,6 +93,7 @@ def reproduce(
             asked.client.paper_table(table),
             rows=_names(rows),
             systems=_names(systems),
+            searched=searched,
             seeds=seeds,
             budget_seconds=None if budget is None else _seconds(budget),
             watch=watch,
@@ -106,6 +115,7 @@ def _train(
     *,
     rows: Sequence[str],
     systems: Sequence[str],
+    searched: bool,
     seeds: int,
     budget_seconds: float | None,
     watch: bool,
@@ -113,7 +123,7 @@ def _train(
     results: Path | None,
 ) -> None:
     try:
-        chosen = rows_named(table.entries, rows=rows, systems=systems)
+        chosen = rows_named(table.entries, rows=rows, systems=systems, searched=searched)
         cells = [] if results is None else read_cells(results)
     except (UnknownName, BadResults) as error:
         raise typer.BadParameter(str(error)) from error

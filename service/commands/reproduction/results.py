@@ -11,8 +11,10 @@ from typing import get_args
 from rich.table import Table
 
 from search.documents.papers import Claim, Fails, PrintedValue, Reaches, RowEntry, TableDocument
+from search.papers import SEARCHED
 from search.papers.ranks import ranks_of
 from search.papers.verdicts import FEWEST_SEEDS, Verdict, VerdictKind, judge
+from search.student import half_width
 from service.commands.reproduction.cells import Cell, cells_of
 from service.commands.shown.tables import empty_table
 
@@ -33,6 +35,7 @@ _NUMBERS = frozenset(HEADINGS[1:-1])
 _OF_FILES = frozenset({"updates", "seconds"})
 """A terminal has no place for them."""
 _NOTHING = "–"
+_SIGN: Mapping[str, int] = {"minimize": -1, "maximize": 1}
 _SIGNS: Mapping[str, tuple[str, str]] = {"minimize": ("<=", ">"), "maximize": (">=", "<")}
 
 
@@ -43,6 +46,11 @@ class Result:
     row: RowEntry
     cells: Sequence[Cell]
     verdict: Verdict
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether it is of our own, and printed nowhere."""
+        return self.row.system == SEARCHED
 
     def texts(self) -> tuple[str, ...]:
         """The row as it is shown, in the order of `HEADINGS`."""
@@ -172,7 +180,7 @@ def _summary(found: Iterable[tuple[TableDocument, Sequence[Result]]]) -> Iterato
     yield f"| table | rows | {' | '.join(kinds)} |"
     yield "| --- |" + " ---: |" * (1 + len(kinds))
     for table, results in found:
-        verdicts = [result.verdict.kind for result in results]
+        verdicts = [result.verdict.kind for result in results if not result.is_searched]
         counts = " | ".join(str(verdicts.count(kind)) for kind in kinds)
         yield f"| {table.title} | {len(verdicts)} | {counts} |"
     yield ""
@@ -187,23 +195,60 @@ def _section(table: TableDocument, results: Sequence[Result]) -> Iterator[str]:
     yield ""
     yield table.about
     yield ""
-    yield f"| {' | '.join(HEADINGS)} |"
-    yield "|" + "|".join(" ---: " if heading in _NUMBERS else " --- " for heading in HEADINGS) + "|"
-    for result in results:
-        yield f"| {' | '.join(result.texts())} |"
-    yield ""
-    yield from _ranking(results)
+    printed = [result for result in results if not result.is_searched]
+    yield from _table(printed)
+    yield from _ranking(printed)
+    yield from _searched([result for result in results if result.is_searched])
     remarks = dict[str, list[str]]()
-    for result in results:
+    for result in printed:
         row, failed = result.row, [cell for cell in result.cells if cell.value is None]
         said = (row.erratum, row.deviation, row.unreachable)
         for sentence in (*said, *(f"Seed {c.seed}: {c.reason}" for c in failed)):
             if sentence is not None:
                 remarks.setdefault(sentence, []).append(row.key)
     for sentence, keys in remarks.items():
-        whole = len(keys) == len(results)
+        whole = len(keys) == len(printed)
         yield f"- {'All rows' if whole else ', '.join(keys)}: {sentence}"
     if remarks:
+        yield ""
+
+
+def _table(results: Sequence[Result]) -> Iterator[str]:
+    yield f"| {' | '.join(HEADINGS)} |"
+    yield "|" + "|".join(" ---: " if heading in _NUMBERS else " --- " for heading in HEADINGS) + "|"
+    for result in results:
+        yield f"| {' | '.join(result.texts())} |"
+    yield ""
+
+
+def _searched(results: Sequence[Result]) -> Iterator[str]:
+    """What a search finds at the papers' sizes, with how often it is the better one."""
+    if not results:
+        return
+    yield "### Searched"
+    yield ""
+    yield (
+        "Rows of our own: the best, by validation, of a study with the default architectures and "
+        "parametrizations within the parameters of the largest system of the table, and no more "
+        "updates for each trial. `printed` is the best printed value for the same task; "
+        "parameters are at most so many."
+    )
+    yield ""
+    yield from _table(results)
+    gaps = [
+        _SIGN[result.row.claim.direction] * result.verdict.difference
+        for result in results
+        if result.row.claim is not None
+        and result.verdict.difference is not None
+        and result.row.unreachable is None
+    ]
+    if len(gaps) > 1:
+        half, better = half_width(gaps), sum(gap > 0 for gap in gaps)
+        yield (
+            f"Better than the best printed value on {better}, worse on "
+            f"{sum(gap < 0 for gap in gaps)} of {len(gaps)} tasks; the mean difference is "
+            f"{sum(gaps) / len(gaps):+.3g} ± {half:.2g} (better is positive)."
+        )
         yield ""
 
 
