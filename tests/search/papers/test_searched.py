@@ -28,7 +28,7 @@ def test_each_set_of_the_ucr_table_is_searched_once() -> None:
 @pytest.mark.parametrize(
     ("table", "entry"), ROWS, ids=[f"{table.name}-{entry.key}" for table, entry in ROWS]
 )
-def test_a_searched_row_is_within_the_largest_system(table: object, entry: RowEntry) -> None:
+def test_a_searched_row_is_within_the_largest_system(table: Table, entry: RowEntry) -> None:
     assert entry.spec["name"] == f"{table.name}: {entry.key}, seed 0"
     spec = StudySpec.model_validate(entry.spec)
     assert spec.limits.parameters == entry.parameters
