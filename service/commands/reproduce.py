@@ -13,19 +13,20 @@ from search.errors import UnknownName
 from search.papers import TABLES, rows_named
 from service.commands.connection import Asked, asking, complain
 from service.commands.reproduction.cells import BadResults, Cell, append_cell, read_cells
+from service.commands.reproduction.markdown import as_document
 from service.commands.reproduction.results import (
     HEADINGS,
     Result,
     as_csv,
-    as_document,
+    as_curves,
     as_html,
-    as_table,
+    as_text,
     results_of,
 )
 from service.commands.reproduction.run import Plan, Reproduction, plans
 from service.data_dir.whole_files import write_whole
 
-_Form: TypeAlias = Literal["text", "csv", "html"]
+_Form: TypeAlias = Literal["text", "csv", "html", "curves"]
 
 _SECONDS: Mapping[str, float] = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _RESULTS = "reproduction"
@@ -64,7 +65,12 @@ def reproduce(
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Say each result as it comes.")] = False,
     form: Annotated[
-        _Form, typer.Option("-o", "--output", help="How results are printed.")
+        _Form,
+        typer.Option(
+            "-o",
+            "--output",
+            help="How results are printed; `curves`: how they were trained, as CSV.",
+        ),
     ] = "text",
     results: Annotated[
         Path | None,
@@ -172,8 +178,9 @@ def _show(asked: Asked, found: Sequence[Result], *, title: str, form: _Form) -> 
 
 
 _FORMS: Mapping[_Form, Callable[[Sequence[Result], str], Any]] = {
-    "text": lambda found, title: as_table(found, title=title),
+    "text": lambda found, title: as_text(found, title=title),
     "csv": lambda found, _title: as_csv(found).rstrip(),
+    "curves": lambda found, _title: as_curves(found).rstrip(),
     "html": lambda found, title: as_html(found, title=title).rstrip(),
 }
 

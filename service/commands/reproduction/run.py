@@ -15,6 +15,7 @@ from service.api.studies.schemas import StudyDocument
 from service.api.trials.schemas import TrialDocument
 from service.client import Client, Refused
 from service.commands.reproduction.cells import Cell, digest_of, document_for
+from service.commands.reproduction.curves import curve_of
 from storage.records import TrialState
 
 _POLL_SECONDS = 1.0
@@ -155,6 +156,7 @@ class Reproduction:
             commit=_commit(),
             version=version("reflectory"),
             study=one.study.id,
+            curve=curve_of(self.client.metrics(one.study.id, found.number), row.updates / epochs),
         )
         self.finished(plan, cell)
 

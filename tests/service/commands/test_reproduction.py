@@ -18,7 +18,13 @@ from service.commands.reproduction.cells import (
     document_for,
     read_cells,
 )
-from service.commands.reproduction.results import HEADINGS, as_csv, as_document, as_html, results_of
+from service.commands.reproduction.markdown import as_document
+from service.commands.reproduction.results import (
+    HEADINGS,
+    as_csv,
+    as_html,
+    results_of,
+)
 from service.commands.reproduction.run import plans
 
 ROOT = Path(__file__).parents[3]
