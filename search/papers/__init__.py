@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 
 from search.papers.finding import row_named, rows_named, table_named, unknown
-from search.papers.row import Preset, Row, System, Table
+from search.papers.row import Preset, Row, System
+from search.papers.searched import SEARCHED
+from search.papers.table import Table
 from search.papers.tables import TABLES
 
 _ROWS = [(table, row) for table in TABLES.values() for row in table.rows]
@@ -21,6 +23,7 @@ PRESETS: Mapping[str, Preset] = {
 
 __all__ = [
     "PRESETS",
+    "SEARCHED",
     "TABLES",
     "Preset",
     "Row",
