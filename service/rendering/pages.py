@@ -28,6 +28,7 @@ from service.api.models.schemas import (
 from service.api.studies.schemas import StudyDocument
 from service.api.trials.reports import TrialReport
 from service.api.trials.schemas import TrialDetail
+from service.http.problem_document import Problem
 from service.rendering.compressed_page import CompressedPage
 from service.rendering.filters import FILTERS
 from service.rendering.form_fields import FormFields
@@ -276,6 +277,10 @@ class Pages:
             browsers=browsers,
             refusal=refusal,
         )
+
+    def problem(self, problem: Problem, back: Mapping[str, str]) -> str:
+        """What went wrong; `back` has titles of links by where they lead."""
+        return self._render("problem.html", problem=problem, back=back)
 
     def docs(self, document: Mapping[str, Any]) -> str:
         """Every operation of an OpenAPI document, by tag."""
