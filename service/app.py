@@ -58,6 +58,7 @@ from service.observability.telemetry import telemetry_config
 from service.pages.login import LOGIN, LOGOUT
 from service.pages.shown_problems import problem_pages
 from service.rendering.pages import Pages
+from service.rendering.swagger import swagger_files
 from service.routers import ROUTERS
 from service.settings import Settings
 from storage.engine import Database
@@ -101,6 +102,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(UploadRefused, refuse_upload)
     for router in ROUTERS:
         app.include_router(router)
+    app.mount("/assets/swagger", StaticFiles(directory=swagger_files()), name="swagger")
     app.mount("/assets", StaticFiles(directory=_ASSETS), name="assets")
     app.add_middleware(
         Entrance,

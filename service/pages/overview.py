@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
 from service.api.resources import Held, PageCursor
@@ -39,6 +39,6 @@ def studies_page(
 
 
 @router.get("/docs", response_class=HTMLResponse)
-def docs_page(request: Request, held: Held) -> HTMLResponse:
-    """Every operation of the API, read off its OpenAPI document."""
-    return page_response(held.pages.docs(request.app.openapi()))
+def docs_page(held: Held) -> HTMLResponse:
+    """Every operation of the API."""
+    return page_response(held.pages.docs())
