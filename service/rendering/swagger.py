@@ -1,4 +1,4 @@
-"""Swagger UI out of an installed wheel: nothing of it is a file of ours, or comes from elsewhere."""
+"""Swagger UI out of an installed wheel: no file of it is ours, or comes from elsewhere."""
 
 from importlib.util import find_spec
 from pathlib import Path
