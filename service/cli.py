@@ -46,7 +46,7 @@ ENTRIES: Mapping[str, _Entry] = {
         "watch 3f1c9a2b7d4e",
     ),
     "list": _Entry(
-        "studies:list_studies", _STUDIES, "List studies, newest first.", "list --state running"
+        "lists:list_studies", _STUDIES, "List studies, newest first.", "list --state running"
     ),
     "show": _Entry(
         "studies:show",
@@ -88,7 +88,7 @@ ENTRIES: Mapping[str, _Entry] = {
         "reproduce ucr --rows GunPoint,Coffee --seeds 2 --budget 30min",
     ),
     "cancel": _Entry(
-        "studies:cancel",
+        "changes:cancel",
         _STUDIES,
         "Cancel a study: what waits and what runs ends, what is complete stays.",
         "cancel 3f1c9a2b7d4e",

@@ -19,6 +19,7 @@ from rich.console import Console, RenderableType
 
 from service.client import Client, ClientError, Refused, Unreachable
 from service.client.connection import PATIENCE
+from service.commands.given.references import resolved
 from service.data_dir.private_files import PRIVATE
 from service.data_dir.server_file import ServerFile
 from service.settings import Settings
@@ -185,7 +186,7 @@ class Asked:
 def asking(command: Callable[..., None]) -> Callable[..., None]:
     """A command that speaks to a server: its own parameters, and the options that name the server.
 
-    Errors end it with their exit code.
+    It gets whole ids, whatever was typed in their places. Errors end it with their exit code.
     """
 
     @wraps(command, assigned=("__module__", "__name__", "__doc__"))
@@ -197,7 +198,7 @@ def asking(command: Callable[..., None]) -> Callable[..., None]:
         **given: Any,
     ) -> None:
         with connected(server, data_dir, as_json=as_json) as client:
-            command(Asked(client, as_json), **given)
+            command(Asked(client, as_json), **resolved(client, given))
 
     shared = list(inspect.signature(run, follow_wrapped=False).parameters.values())[:-1]
     own = list(inspect.signature(command).parameters.values())[1:]
