@@ -52,13 +52,31 @@ def test_a_dry_run_describes_the_space_and_stores_nothing(client: TestClient) ->
 @pytest.mark.parametrize(
     ("changes", "path", "words"),
     [
-        ({"naem": "x"}, "naem", ("unknown key", "name", "objectives")),
+        ({"naem": "x"}, "naem", ("unknown key", "did you mean 'name'?", "/docs")),
         ({"task": {"kind": "digits", "layuot": "rows"}}, "task.layuot", ("unknown key", "layout")),
-        ({"task": {"kind": "digitz"}}, "task.kind", ("digitz", "digits", "mnist")),
+        ({"task": {"kind": "digitz"}}, "task.kind", ("digitz", "did you mean 'digits'?", "mnist")),
         ({"task": {}}, "task.kind", ("required",)),
-        ({"task": {"kind": "digits", "layout": "columns"}}, "task.layout", ("columns", "pixels")),
+        (
+            {"task": {"kind": "digits", "layout": "columns"}},
+            "task.layout",
+            ("columns", "pixels"),
+        ),
+        (
+            {"task": {"kind": "digits", "layout": "pixel"}},
+            "task.layout",
+            ("did you mean 'pixels'?",),
+        ),
+        (
+            {"space": {"hiden_size": 8}},
+            "space.hiden_size",
+            ("did you mean 'hidden_size'?", "allowed are"),
+        ),
         ({"budget": {"trials": 0}}, "budget.trials", ("greater than or equal to 1", "not 0")),
-        ({"budget": {"trails": 3}}, "budget.trails", ("unknown key", "trials", "epochs")),
+        (
+            {"budget": {"trails": 3}},
+            "budget.trails",
+            ("unknown key", "did you mean 'trials'?", "epochs"),
+        ),
         ({"architectures": ["rnn", "elman"]}, "architectures.1", ("elman", "rnn", "gru")),
         ({"objectives": []}, "objectives", ("at least 1",)),
         ({"space": {"hidden_size": {"low": 9, "high": 8}}}, "space.hidden_size", ("9", "8")),
