@@ -16,12 +16,12 @@ class DatasetCalls(FileCalls):
     @stream
     def datasets(self) -> Stream[DatasetDocument]:
         """All uploaded data sets, newest first."""
-        yield from self._pages(DatasetPage, DATASETS, {})
+        yield from self.pages(DatasetPage, DATASETS, {})
 
     @call
     def dataset(self, dataset_id: str) -> Steps[DatasetDocument]:
         """One uploaded data set: its shapes, classes and first samples, or its arrays."""
-        return (yield from self._ask(DatasetDocument, "GET", dataset_path(dataset_id)))
+        return (yield from self.ask(DatasetDocument, "GET", dataset_path(dataset_id)))
 
     @call
     def upload_dataset(

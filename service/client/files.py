@@ -1,10 +1,10 @@
 """Files from the client: whole or not at all, and further where a transfer broke."""
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 import httpx2
@@ -16,6 +16,7 @@ from service.client.downloads import Download, Proof, ToldProgress, named_by_tag
 from service.client.reading import read
 from service.client.transport.described import Described
 from service.client.transport.steps import Close, Form, Open, Send, Steps, opened, send
+from service.data_dir.whole_files import write_whole
 
 _A = TypeVar("_A", bound=BaseModel)
 
@@ -64,6 +65,20 @@ def missing_in(file: Path) -> tuple[MissingFile, ...]:
         if MISSING not in archive.namelist():
             return ()
         return read(MissingFiles, archive.read(MISSING)).missing
+
+
+def unpack(file: Path, place: str, out: Path) -> Iterator[Path]:
+    """Write the files that lie below `place` in a ZIP file into the folder `out`, each whole.
+
+    Only plain names are taken: whatever the server sends, nothing is written elsewhere.
+    """
+    out.mkdir(exist_ok=True)
+    with zipfile.ZipFile(file) as archive:
+        for name in archive.namelist():
+            folder, _, last = name.partition("/")
+            if folder == place and last and PurePosixPath(last).name == last:
+                write_whole(out / last, archive.read(name), private=False)
+                yield out / last
 
 
 def _elsewhere(response: httpx2.Response) -> str | None:

@@ -30,12 +30,12 @@ class ModelCalls(FileCalls):
     @stream
     def models(self) -> Stream[ModelDocument | NetworkDocument]:
         """All uploaded models, newest first."""
-        yield from self._pages(ModelPage, MODELS, {})
+        yield from self.pages(ModelPage, MODELS, {})
 
     @call
     def model(self, model_id: str) -> Steps[ModelDetail | NetworkDetail]:
         """One uploaded model: its architecture, tensors and tasks, or its graph and layers."""
-        return (yield from self._ask(_AnyDetail, "GET", model_path(model_id))).root
+        return (yield from self.ask(_AnyDetail, "GET", model_path(model_id))).root
 
     @call
     def upload_model(

@@ -119,7 +119,7 @@ class NetworkCalls(StudyCalls, ResultCalls, TrialCalls):
             Refused: there is no such trial, or it has no report (yet).
         """
         path = f"{trial_path(study_id, number)}/report"
-        return (yield from self._ask(ReportOfFile, "GET", path, params={"format": "json"}))
+        return (yield from self.ask(ReportOfFile, "GET", path, params={"format": "json"}))
 
     @call
     def network_reports(

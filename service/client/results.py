@@ -1,14 +1,17 @@
 """What a study found, from the client: its front, its figures, its files."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, TypeAlias
+from urllib.parse import quote
 
-from search.documents.fronts import HypervolumePoint, Importance
-from service.api.fronts.schemas import FrontDocument
+from search.documents.fronts import HypervolumePoint
 from service.api.paths import study_path
 from service.client.downloaded import DownloadedBundle
 from service.client.downloads import ToldProgress, whole_zip
 from service.client.files import FileCalls, missing_in
+from service.client.handles.figures import FigureJson, Theme, figure_query
+from service.client.handles.results import Front, Importance
 from service.client.transport.steps import Steps, call
 
 Records: TypeAlias = Literal["search", "latest"]
@@ -21,7 +24,7 @@ class ResultCalls(FileCalls):
     @call
     def front(
         self, study_id: str, *, objectives: str | None = None, throughput: Records = "search"
-    ) -> Steps[FrontDocument]:
+    ) -> Steps[Front]:
         """The Pareto front so far.
 
         Args:
@@ -33,11 +36,7 @@ class ResultCalls(FileCalls):
         params = {"throughput": throughput}
         if objectives is not None:
             params["objectives"] = objectives
-        return (
-            yield from self._ask(
-                FrontDocument, "GET", f"{study_path(study_id)}/front", params=params
-            )
-        )
+        return (yield from self.ask(Front, "GET", f"{study_path(study_id)}/front", params=params))
 
     @call
     def front_csv(self, study_id: str, *, throughput: Records = "search") -> Steps[str]:
@@ -51,16 +50,42 @@ class ResultCalls(FileCalls):
     @call
     def importance(self, study_id: str) -> Steps[Importance]:
         """What each dimension of the space did to each objective, so far."""
-        return (yield from self._ask(Importance, "GET", f"{study_path(study_id)}/importance"))
+        return (yield from self.ask(Importance, "GET", f"{study_path(study_id)}/importance"))
 
     @call
     def hypervolume(self, study_id: str) -> Steps[list[HypervolumePoint]]:
         """How the hypervolume of the front grew, from change to change."""
         return (
-            yield from self._ask(
+            yield from self.ask(
                 list[HypervolumePoint], "GET", f"{study_path(study_id)}/hypervolume"
             )
         )
+
+    @call
+    def figure(
+        self,
+        study_id: str,
+        name: str,
+        *,
+        theme: Theme = "light",
+        trials: Iterable[int] = (),
+        **options: str | int | None,
+    ) -> Steps[FigureJson]:
+        """A figure of a study as the pages draw it, for Plotly.
+
+        Args:
+            study_id: the study.
+            name: `front`, `parallel`, `curves`, `growth` or `importance`.
+            theme: colours for a light or a dark page.
+            trials: numbers of those that stand out; of `curves` those that are shown.
+            options: what the route takes besides, such as `x`, `y` and `panels` of the front.
+
+        Raises:
+            Refused: there is no such figure; the problem names those that there are.
+        """
+        path = f"{study_path(study_id)}/figures/{quote(name, safe='')}"
+        query = figure_query(theme, trials, options)
+        return (yield from self.ask(FigureJson, "GET", path, params=query))
 
     @call
     def study_report(self, study_id: str) -> Steps[str]:

@@ -20,12 +20,12 @@ class ServerCalls(Described):
     @call
     def catalog(self) -> Steps[Catalog]:
         """Everything that a study may name."""
-        return (yield from self._ask(Catalog, "GET", "/v1/catalog"))
+        return (yield from self.ask(Catalog, "GET", "/v1/catalog"))
 
     @call
     def papers(self) -> Steps[list[TableEntry]]:
         """The tables of the papers whose rows can be trained."""
-        return list((yield from self._ask(TableList, "GET", PAPERS)).items)
+        return list((yield from self.ask(TableList, "GET", PAPERS)).items)
 
     @call
     def paper_table(self, table: str) -> Steps[TableDocument]:
@@ -34,27 +34,27 @@ class ServerCalls(Described):
         Raises:
             Refused: there is no table of this name; the problem tells those that are near.
         """
-        return (yield from self._ask(TableDocument, "GET", table_path(table)))
+        return (yield from self.ask(TableDocument, "GET", table_path(table)))
 
     @call
     def devices(self) -> Steps[list[DeviceDocument]]:
         """Every device with its slots, what runs on them, and its measurement lock."""
-        return list((yield from self._ask(DeviceList, "GET", "/v1/devices")).items)
+        return list((yield from self.ask(DeviceList, "GET", "/v1/devices")).items)
 
     @call
     def machines(self) -> Steps[list[MachineDocument]]:
         """The machines that joined with their slots, also those that went away lately."""
-        return list((yield from self._ask(MachineList, "GET", "/v1/agents")).items)
+        return list((yield from self.ask(MachineList, "GET", "/v1/agents")).items)
 
     @call
     def quota(self) -> Steps[QuotaDocument]:
         """What the key's tenant may have of each thing that is limited, and what it has."""
-        return (yield from self._ask(QuotaDocument, "GET", "/v1/quota"))
+        return (yield from self.ask(QuotaDocument, "GET", "/v1/quota"))
 
     @call
     def webhook_secret(self) -> Steps[str]:
         """The secret that verifies what webhooks are told; keep it as a password is kept."""
-        return (yield from self._ask(WebhookSecret, "GET", "/v1/webhooks/secret")).secret
+        return (yield from self.ask(WebhookSecret, "GET", "/v1/webhooks/secret")).secret
 
     @call
     def create_key(
@@ -75,7 +75,7 @@ class ServerCalls(Described):
             "scopes": list(scopes or ("write",)),
             **({} if expires_in is None else {"expires_in": expires_in}),
         }
-        return (yield from self._ask(NewKeyDocument, "POST", KEYS, body=body, repeatable=False))
+        return (yield from self.ask(NewKeyDocument, "POST", KEYS, body=body, repeatable=False))
 
     @call
     def rotate_key(
@@ -96,7 +96,7 @@ class ServerCalls(Described):
         """
         body = {"overlap": overlap, **({} if expires_in is None else {"expires_in": expires_in})}
         return (
-            yield from self._ask(
+            yield from self.ask(
                 NewKeyDocument, "POST", rotation_path(key_id), body=body, repeatable=False
             )
         )
@@ -104,7 +104,7 @@ class ServerCalls(Described):
     @stream
     def keys(self) -> Stream[KeyDocument]:
         """All keys of the tenant, newest first, those that have ended included."""
-        yield from self._pages(KeyPage, KEYS, {})
+        yield from self.pages(KeyPage, KEYS, {})
 
     @call
     def revoke_key(self, key_id: str) -> Steps[None]:
@@ -114,7 +114,7 @@ class ServerCalls(Described):
     @stream
     def audit(self) -> Stream[AuditDocument]:
         """What was done for the tenant, and with which key, newest first."""
-        yield from self._pages(AuditPage, "/v1/audit", {})
+        yield from self.pages(AuditPage, "/v1/audit", {})
 
     @call
     def health(self) -> Steps[Alive]:
@@ -123,7 +123,7 @@ class ServerCalls(Described):
         Raises:
             Unreachable: it does not.
         """
-        return (yield from self._ask(Alive, "GET", "/healthz"))
+        return (yield from self.ask(Alive, "GET", "/healthz"))
 
     @call
     def readiness(self) -> Steps[Ready]:
@@ -133,7 +133,7 @@ class ServerCalls(Described):
             Refused: it answers, and cannot; the problem's errors name the parts out of reach.
             Unreachable: it does not answer.
         """
-        return (yield from self._ask(Ready, "GET", "/readyz"))
+        return (yield from self.ask(Ready, "GET", "/readyz"))
 
     @call
     def server_metrics(self) -> Steps[str]:

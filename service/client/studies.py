@@ -1,7 +1,6 @@
 """Studies from the client: submit, look at, steer, and hear what happens in them."""
 
 import json
-import uuid
 from collections.abc import Mapping
 from functools import partial
 from http import HTTPStatus
@@ -37,51 +36,37 @@ class StudyCalls(Described):
     """The calls that begin, show, steer and follow studies."""
 
     @call
-    def submit(
-        self, spec: Mapping[str, Any] | BaseModel, *, idempotency_key: str | None = None
-    ) -> Steps[StudyDocument]:
-        """Store a study, which begins as soon as a slot is free.
-
-        The same key with the same document gives the same study, however often it is sent; one is
-        made where none is given, so that repeating after a fault stores nothing twice.
-        """
-        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
-        return (
-            yield from self._ask(
-                StudyDocument, "POST", STUDIES, body=_document(spec), headers=headers
-            )
-        )
-
-    @call
     def dry_run(self, spec: Mapping[str, Any] | BaseModel) -> Steps[DryRun]:
         """Describe what a study would search, and store nothing."""
         params = {"dry_run": "true"}
-        return (yield from self._ask(DryRun, "POST", STUDIES, body=_document(spec), params=params))
+        return (
+            yield from self.ask(DryRun, "POST", STUDIES, body=spec_document(spec), params=params)
+        )
 
     @stream
     def studies(self, *, state: str | None = None) -> Stream[StudyDocument]:
         """All studies, newest first, or those in one state."""
-        yield from self._pages(StudyPage, STUDIES, {"state": state})
+        yield from self.pages(StudyPage, STUDIES, {"state": state})
 
     @call
     def study(self, study_id: str) -> Steps[StudyDocument]:
         """One study and how far it is."""
-        return (yield from self._ask(StudyDocument, "GET", study_path(study_id)))
+        return (yield from self.ask(StudyDocument, "GET", study_path(study_id)))
 
     @call
     def pause(self, study_id: str) -> Steps[StudyDocument]:
         """Pause a study until it is resumed. Asking twice is harmless."""
-        return (yield from self._ask(StudyDocument, "POST", f"{study_path(study_id)}/pause"))
+        return (yield from self.ask(StudyDocument, "POST", f"{study_path(study_id)}/pause"))
 
     @call
     def resume(self, study_id: str) -> Steps[StudyDocument]:
         """Resume a paused study. Asking twice is harmless."""
-        return (yield from self._ask(StudyDocument, "POST", f"{study_path(study_id)}/resume"))
+        return (yield from self.ask(StudyDocument, "POST", f"{study_path(study_id)}/resume"))
 
     @call
     def cancel(self, study_id: str) -> Steps[StudyDocument]:
         """End a study at once; what is complete stays. Asking twice is harmless."""
-        return (yield from self._ask(StudyDocument, "POST", f"{study_path(study_id)}/cancel"))
+        return (yield from self.ask(StudyDocument, "POST", f"{study_path(study_id)}/cancel"))
 
     @call
     def change_budget(self, study_id: str, **budget: float | None) -> Steps[StudyDocument]:
@@ -92,7 +77,7 @@ class StudyCalls(Described):
             budget: any of `trials`, `total_epochs`, `wall_seconds` and `device_hours`.
         """
         return (
-            yield from self._ask(
+            yield from self.ask(
                 StudyDocument, "PATCH", study_path(study_id), body={"budget": budget}
             )
         )
@@ -101,7 +86,7 @@ class StudyCalls(Described):
     def change_priority(self, study_id: str, priority: int) -> Steps[StudyDocument]:
         """Let a study come before others, or after them, where slots become free."""
         return (
-            yield from self._ask(
+            yield from self.ask(
                 StudyDocument, "PATCH", study_path(study_id), body={"priority": priority}
             )
         )
@@ -115,7 +100,7 @@ class StudyCalls(Described):
     def deliveries(self, study_id: str) -> Steps[list[DeliveryDocument]]:
         """What was sent, or is to be sent, to the study's webhook, newest first."""
         return list(
-            (yield from self._ask(DeliveryList, "GET", f"{study_path(study_id)}/webhooks")).items
+            (yield from self.ask(DeliveryList, "GET", f"{study_path(study_id)}/webhooks")).items
         )
 
     @stream
@@ -173,5 +158,6 @@ def _following(events: Opened) -> Steps[Event | None]:
             return Event(number=int(event.id), kind=event.event, payload=payload)
 
 
-def _document(spec: Mapping[str, Any] | BaseModel) -> Any:
+def spec_document(spec: Mapping[str, Any] | BaseModel) -> Any:
+    """What is sent of a study's spec."""
     return spec.model_dump(mode="json") if isinstance(spec, BaseModel) else dict(spec)

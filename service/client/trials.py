@@ -51,7 +51,7 @@ class TrialCalls(FileCalls):
     @stream
     def trials(self, study_id: str, *, outcome: str | None = None) -> Stream[TrialDocument]:
         """All trials in the order of their numbers, or those that ended in one way."""
-        yield from self._pages(TrialPage, trials_path(study_id), {"outcome": outcome})
+        yield from self.pages(TrialPage, trials_path(study_id), {"outcome": outcome})
 
     @call
     def trials_csv(self, study_id: str) -> Steps[str]:
@@ -61,13 +61,13 @@ class TrialCalls(FileCalls):
     @call
     def trial(self, study_id: str, number: int) -> Steps[TrialDetail]:
         """One trial, with its whole specification and its throughput record."""
-        return (yield from self._ask(TrialDetail, "GET", trial_path(study_id, number)))
+        return (yield from self.ask(TrialDetail, "GET", trial_path(study_id, number)))
 
     @call
     def metrics(self, study_id: str, number: int) -> Steps[list[EpochDocument]]:
         """A trial's learning curve, by epoch."""
         return (
-            yield from self._ask(
+            yield from self.ask(
                 list[EpochDocument], "GET", f"{trial_path(study_id, number)}/metrics"
             )
         )
@@ -109,7 +109,7 @@ class TrialCalls(FileCalls):
         path, headers = trials_path(study_id), {"Idempotency-Key": uuid.uuid4().hex}
 
         def number() -> Steps[int]:
-            answer = yield from self._ask(
+            answer = yield from self.ask(
                 EnqueuedDocument, "POST", path, body=named, headers=headers
             )
             if answer.number is None:
@@ -137,7 +137,7 @@ class TrialCalls(FileCalls):
         path = trial_path(study_id, number)
         trial = yield from TrialCalls.trial.steps(self, study_id, number)
         known = {record.id for record in trial.measurements}
-        yield from self._ask(MeasureDocument, "POST", f"{path}/measure", repeatable=False)
+        yield from self.ask(MeasureDocument, "POST", f"{path}/measure", repeatable=False)
 
         def measured() -> Steps[MeasurementDocument]:
             trial = yield from TrialCalls.trial.steps(self, study_id, number)

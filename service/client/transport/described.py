@@ -60,7 +60,7 @@ class Described:
     _patience: float
     _timeout: float
 
-    def _ask(
+    def ask(
         self,
         kind: type[_T],
         method: str,
@@ -80,14 +80,14 @@ class Described:
     def _text(self, path: str, **params: str) -> Steps[str]:
         return (yield from self._request("GET", path, params=params)).text
 
-    def _pages(
+    def pages(
         self, kind: type[_Page[_I]], path: str, params: Mapping[str, str | None]
     ) -> Stream[_I]:
         """The items of all pages of a list; null parameters are left out."""
         query = {name: value for name, value in params.items() if value is not None}
         query["limit"] = str(_PAGE)
         while True:
-            page = yield from self._ask(kind, "GET", path, params=query)
+            page = yield from self.ask(kind, "GET", path, params=query)
             for item in page.items:
                 yield Item(item)
             if page.next_cursor is None:

@@ -186,16 +186,19 @@ class Awaits:
         raise NotImplementedError
 
 
-class _Method(Generic[_P, _T]):
+class Method:
     """What both kinds of methods share: they look like the function that describes them."""
 
-    def __init__(self, describe: Callable[..., Any]) -> None:
+    def __init__(
+        self, describe: Callable[..., Any], looks_like: Callable[..., Any] | None = None
+    ) -> None:
         self._describe = describe
-        update_wrapper(cast("Callable[..., Any]", self), describe)
+        self._looks_like = looks_like or describe
+        update_wrapper(cast("Callable[..., Any]", self), self._looks_like)
 
     @property
     def __signature__(self) -> Signature:
-        found = signature(self._describe)
+        found = signature(self._looks_like)
         return found.replace(return_annotation=self._given(found.return_annotation))
 
     def _given(self, annotation: Any) -> Any:
@@ -205,13 +208,13 @@ class _Method(Generic[_P, _T]):
         def method(*args: Any, **given: Any) -> Any:
             return perform(self._describe(owner, *args, **given))
 
-        update_wrapper(method, self._describe)
+        update_wrapper(method, self._looks_like)
         own = list(self.__signature__.parameters.values())[1:]
         method.__signature__ = self.__signature__.replace(parameters=own)  # pyright: ignore[reportFunctionMemberAccess]
         return method
 
 
-class call(_Method[_P, _T]):  # noqa: N801 -- used as a decorator
+class call(Method, Generic[_P, _T]):  # noqa: N801 -- used as a decorator
     """A method that answers once."""
 
     def __init__(self, describe: Callable[Concatenate[Any, _P], Steps[_T]]) -> None:
@@ -234,7 +237,7 @@ class call(_Method[_P, _T]):  # noqa: N801 -- used as a decorator
         return owner.perform(self.steps(owner, *args, **given))
 
 
-class stream(_Method[_P, _T]):  # noqa: N801 -- used as a decorator
+class stream(Method, Generic[_P, _T]):  # noqa: N801 -- used as a decorator
     """A method that gives one thing after the other."""
 
     def __init__(self, describe: Callable[Concatenate[Any, _P], Stream[_T]]) -> None:
