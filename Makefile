@@ -14,6 +14,7 @@ DEMO_OUTPUT ?= demo-output
 PYTEST_WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 8 ? 2 * cores : 16)))
 QUICK := not slow and not gpu and not network and not nightly
 WHEEL_VENV ?= build/wheel-venv
+CLIENT_VENV ?= build/client-venv
 
 BIN := $(VENV)/bin
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
@@ -109,7 +110,7 @@ format: $(VENV)/installed-test  ## Bring all files into form
 	@$(BIN)/ruff format .
 
 wheel-check: $(VENV)/installed-test  ## Build the wheel, install it elsewhere, start the server from it
-	@rm -rf dist $(WHEEL_VENV)
+	@rm -rf dist $(WHEEL_VENV) $(CLIENT_VENV)
 	@echo "Building the wheel ..."
 	@mkdir -p build
 	@$(BIN)/python -m build --wheel --outdir dist . >build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
@@ -118,8 +119,12 @@ wheel-check: $(VENV)/installed-test  ## Build the wheel, install it elsewhere, s
 	@ln -s $(abspath $(BIN)/..)/lib/python3*/site-packages/{torch,torch-*,torchgen,functorch} \
 	  $(abspath $(WHEEL_VENV))/lib/python3*/site-packages/
 	@echo "Installing the wheel ..."
-	@$(WHEEL_VENV)/bin/python $(PIP_QUIET) --no-compile dist/*.whl
-	@$(WHEEL_VENV)/bin/python -P tests/check_wheel.py deploy/examples/digits.json
+	@$(WHEEL_VENV)/bin/python $(PIP_QUIET) --no-compile "$$(echo dist/*.whl)[server]"
+	@echo "Installing the client alone ..."
+	@$(BIN)/python -m venv $(CLIENT_VENV)
+	@$(CLIENT_VENV)/bin/python $(PIP_QUIET) --no-compile dist/*.whl
+	@$(WHEEL_VENV)/bin/python -P tests/check_wheel.py deploy/examples/digits.json \
+	  $(abspath $(CLIENT_VENV))/bin
 
 docs: $(VENV)/installed-test  ## Build the documentation as a site, in dist/docs
 	@$(BIN)/python $(PIP_QUIET) -e '.[docs]'
@@ -144,7 +149,7 @@ $(VENV)/torch:
 
 $(VENV)/installed: pyproject.toml | $(VENV)/torch
 	@echo "Installing Reflectory ..."
-	@$(BIN)/python $(PIP_QUIET) -e .
+	@$(BIN)/python $(PIP_QUIET) -e '.[server]'
 	@touch $@
 
 $(VENV)/installed-test: pyproject.toml | $(VENV)/torch

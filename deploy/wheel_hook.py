@@ -1,6 +1,7 @@
 # noqa: INP001 -- a program of the build, in no package
-"""What hatch calls when it builds a wheel: the kernels' libraries go into it.
+"""What hatch calls when it builds a wheel: the module `reflectory` and the kernels' libraries.
 
+The module is a file of `service`, so that the four packages stay where they are.
 `REFLECTORY_WHEEL_KERNELS=all` makes it an error that a compiler is missing; without it the wheel
 has those for which there is one.
 """
@@ -13,13 +14,19 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
+_MODULE = ("service/reflectory_module.py", "reflectory.py")
+
+
 class KernelsHook(BuildHookInterface[Any]):
-    """Builds the libraries below `build/` and names them as files of the package."""
+    """Names the module, and the libraries that it builds below `build/`, as files of the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Before a wheel is put together; an editable install builds its own when first used."""
+        source, name = Path(self.root) / _MODULE[0], _MODULE[1]
         if version == "editable":
+            build_data["force_include_editable"][str(source)] = name
             return
+        build_data["force_include"][str(source)] = name
         # hatch runs this file by itself, in an environment of its own.
         sys.path.insert(0, self.root)
         from models.kernels.prebuilt import build_all

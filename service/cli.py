@@ -11,6 +11,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+_OURS = frozenset({"", "service", "search", "models", "storage"})
+_WRONG_USAGE = 2
 _STUDIES = "Studies"
 _RESULTS = "Results"
 _INPUTS = "What studies are made of"
@@ -128,6 +130,12 @@ ENTRIES: Mapping[str, _Entry] = {
         _RESULTS,
         "Download the folder of one trial, or of each point on the front.",
         "download 3f1c9a2b7d4e 19 --out best",
+    ),
+    "export": _Entry(
+        "export:export",
+        _RESULTS,
+        "Write a run for each trial to MLflow, W&B or TensorBoard. A second export updates them.",
+        "export 3f1c9a2b7d4e --to tensorboard --place runs",
     ),
     "log": _Entry(
         "trials:log",
@@ -296,8 +304,22 @@ def _root(
 
 
 def main() -> None:
-    """Run the command that the arguments name."""
-    application()
+    """Run the command that the arguments name.
+
+    Commands that run a part of a server need packages that a client does without.
+    """
+    try:
+        application()
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in _OURS:
+            raise
+        typer.echo(
+            f"this command needs {package}, which is not installed: "
+            "pip install 'reflectory[server]'",
+            err=True,
+        )
+        raise SystemExit(_WRONG_USAGE) from error
 
 
 if __name__ == "__main__":

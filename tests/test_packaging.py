@@ -65,7 +65,8 @@ def test_the_changelog_names_the_version() -> None:
 def test_the_makefile_installs_the_torch_that_the_project_asks_for() -> None:
     version = re.search(r"^TORCH_VERSION \?= (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert version is not None
-    (asked,) = (name for name in PROJECT["project"]["dependencies"] if name.startswith("torch"))
+    models = PROJECT["project"]["optional-dependencies"]["models"]
+    (asked,) = (name for name in models if name.startswith("torch"))
     assert asked.startswith(f"torch>={version[1].rpartition('.')[0]}")
 
 

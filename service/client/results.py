@@ -1,14 +1,18 @@
 """What a study found, from the client: its front, its figures, its files."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, TypeAlias
+from urllib.parse import quote
 
-from search.documents.fronts import HypervolumePoint, Importance
-from service.api.fronts.schemas import FrontDocument
+from search.documents.fronts import HypervolumePoint
 from service.api.paths import study_path
 from service.client.downloaded import DownloadedBundle
 from service.client.downloads import ToldProgress, whole_zip
 from service.client.files import FileCalls, missing_in
+from service.client.handles.figures import FigureJson, Theme, figure_query
+from service.client.handles.results import Front, Importance
+from service.client.transport.steps import Steps, call
 
 Records: TypeAlias = Literal["search", "latest"]
 """Which throughput records a front goes by."""
@@ -17,9 +21,10 @@ Records: TypeAlias = Literal["search", "latest"]
 class ResultCalls(FileCalls):
     """The calls that bring what a study found."""
 
+    @call
     def front(
         self, study_id: str, *, objectives: str | None = None, throughput: Records = "search"
-    ) -> FrontDocument:
+    ) -> Steps[Front]:
         """The Pareto front so far.
 
         Args:
@@ -31,27 +36,66 @@ class ResultCalls(FileCalls):
         params = {"throughput": throughput}
         if objectives is not None:
             params["objectives"] = objectives
-        return self._ask(FrontDocument, "GET", f"{study_path(study_id)}/front", params=params)
+        return (yield from self.ask(Front, "GET", f"{study_path(study_id)}/front", params=params))
 
-    def front_csv(self, study_id: str, *, throughput: Records = "search") -> str:
+    @call
+    def front_csv(self, study_id: str, *, throughput: Records = "search") -> Steps[str]:
         """The Pareto front so far, as CSV."""
-        return self._text(f"{study_path(study_id)}/front", format="csv", throughput=throughput)
+        return (
+            yield from self._text(
+                f"{study_path(study_id)}/front", format="csv", throughput=throughput
+            )
+        )
 
-    def importance(self, study_id: str) -> Importance:
+    @call
+    def importance(self, study_id: str) -> Steps[Importance]:
         """What each dimension of the space did to each objective, so far."""
-        return self._ask(Importance, "GET", f"{study_path(study_id)}/importance")
+        return (yield from self.ask(Importance, "GET", f"{study_path(study_id)}/importance"))
 
-    def hypervolume(self, study_id: str) -> list[HypervolumePoint]:
+    @call
+    def hypervolume(self, study_id: str) -> Steps[list[HypervolumePoint]]:
         """How the hypervolume of the front grew, from change to change."""
-        return self._ask(list[HypervolumePoint], "GET", f"{study_path(study_id)}/hypervolume")
+        return (
+            yield from self.ask(
+                list[HypervolumePoint], "GET", f"{study_path(study_id)}/hypervolume"
+            )
+        )
 
-    def study_report(self, study_id: str) -> str:
+    @call
+    def figure(
+        self,
+        study_id: str,
+        name: str,
+        *,
+        theme: Theme = "light",
+        trials: Iterable[int] = (),
+        **options: str | int | None,
+    ) -> Steps[FigureJson]:
+        """A figure of a study as the pages draw it, for Plotly.
+
+        Args:
+            study_id: the study.
+            name: `front`, `parallel`, `curves`, `growth` or `importance`.
+            theme: colours for a light or a dark page.
+            trials: numbers of those that stand out; of `curves` those that are shown.
+            options: what the route takes besides, such as `x`, `y` and `panels` of the front.
+
+        Raises:
+            Refused: there is no such figure; the problem names those that there are.
+        """
+        path = f"{study_path(study_id)}/figures/{quote(name, safe='')}"
+        query = figure_query(theme, trials, options)
+        return (yield from self.ask(FigureJson, "GET", path, params=query))
+
+    @call
+    def study_report(self, study_id: str) -> Steps[str]:
         """The study as one HTML page that needs nothing else: plots, tables, circumstances."""
-        return self._text(f"{study_path(study_id)}/report")
+        return (yield from self._text(f"{study_path(study_id)}/report"))
 
+    @call
     def bundle(
         self, study_id: str, out: Path, *, told: ToldProgress | None = None
-    ) -> DownloadedBundle:
+    ) -> Steps[DownloadedBundle]:
         """Fetch all files of the front's points into the ZIP file `out`, whole or not at all.
 
         What the server itself lacks is named in the answer's `missing`. `told` is called with the
@@ -60,5 +104,7 @@ class ResultCalls(FileCalls):
         Raises:
             Damaged: what arrived is no whole ZIP file, or a file in it is damaged.
         """
-        got = self._download(f"{study_path(study_id)}/bundle", out, told, proof=whole_zip)
+        got = yield from self._download(
+            f"{study_path(study_id)}/bundle", out, told, proof=whole_zip
+        )
         return DownloadedBundle(**vars(got), missing=missing_in(out))

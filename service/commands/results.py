@@ -2,17 +2,17 @@
 
 import tempfile
 import webbrowser
-import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from service.api.fronts.schemas import PointDocument
 from service.client import Client
+from service.client.files import unpack
 from service.commands.connection import UNFINISHED, Asked, asking, complain
 from service.commands.given.arguments import AnyTrialArgument, StudyArgument
 from service.commands.shown.bars import transfer_bar
@@ -192,7 +192,7 @@ def end_if_lost(fetched: Fetched) -> None:
 
 
 def fetch(
-    client: Client, study_id: str, number: int, out: Path, *, quiet: bool = False, place: str = ""
+    client: Client, study_id: str, number: int, out: Path, *, quiet: bool = False, counted: str = ""
 ) -> Fetched:
     """Download a trial's folder into `out/trial-N`.
 
@@ -201,24 +201,14 @@ def fetch(
     fetched = Fetched()
     with tempfile.TemporaryDirectory(dir=out, prefix=f".trial-{number}.") as unfinished:
         file = Path(unfinished) / f"trial-{number}.zip"
-        with transfer_bar(f"trial-{number}{place}", quiet=quiet) as told:
+        with transfer_bar(f"trial-{number}{counted}", quiet=quiet) as told:
             got = client.folder(study_id, number, file, told=told)
-        fetched.files.extend(_unpacked(file, out, f"trial-{number}"))
+        place = f"trial-{number}"
+        fetched.files.extend(unpack(file, place, out / place))
     for one in got.missing:
         sentence = f"trial {number} comes without {one.file}: {one.reason}"
         fetched.miss(sentence, lost=one.lost, quiet=quiet)
     return fetched
-
-
-def _unpacked(file: Path, out: Path, folder: str) -> Iterator[Path]:
-    """Write the files of a trial's ZIP file, each whole; only plain names below its folder."""
-    (out / folder).mkdir(exist_ok=True)
-    with zipfile.ZipFile(file) as archive:
-        for name in archive.namelist():
-            place, _, last = name.partition("/")
-            if place == folder and last and PurePosixPath(last).name == last:
-                write_whole(out / folder / last, archive.read(name), private=False)
-                yield out / folder / last
 
 
 def _bundle(client: Client, study_id: str, out: Path, *, quiet: bool) -> Fetched:
@@ -242,7 +232,7 @@ def front_files(client: Client, study_id: str, out: Path, *, quiet: bool) -> Fet
     write_whole(fetched.files[0], client.front_csv(study_id), private=False)
     for place, point in enumerate(points, start=1):
         counted = f" ({place} of {len(points)})"
-        fetched.add(fetch(client, study_id, point.trial, out, quiet=quiet, place=counted))
+        fetched.add(fetch(client, study_id, point.trial, out, quiet=quiet, counted=counted))
     return fetched
 
 

@@ -29,9 +29,9 @@ def _opening(cells: Sequence[Cell]) -> Iterator[str]:
     yield ""
     yield (
         "Written by `reflectory reproduce --document deploy/docs/benchmarks/reproduction.md "
-        "--cells deploy/reproduction` from the files of that folder alone. Each row is trained with "
-        "several seeds, which also move what is set aside for validation; validation chooses the "
-        "epoch, the test data are looked at once. `measured` is the mean with half its 95 % "
+        "--cells deploy/reproduction` from the files of that folder alone. Each row is trained "
+        "with several seeds, which also move what is set aside for validation; validation chooses "
+        "the epoch, the test data are looked at once. `measured` is the mean with half its 95 % "
         "interval (Student's t)."
     )
     yield ""
