@@ -3,6 +3,7 @@
 from service.api.agents import routes as workers
 from service.api.audit import routes as audit
 from service.api.catalog import routes as catalog
+from service.api.collections import routes as collections
 from service.api.dashboard import routes as dashboard
 from service.api.datasets import routes as datasets
 from service.api.devices import routes as devices
@@ -17,6 +18,7 @@ from service.api.quotas import routes as quota
 from service.api.studies import routes as studies
 from service.api.trials import routes as trials
 from service.api.webhooks import routes as webhooks
+from service.pages import collections as collection_pages
 from service.pages import form as form_pages
 from service.pages import login
 from service.pages import overview as pages
@@ -32,6 +34,7 @@ ROUTERS = (
     trials.router,
     webhooks.router,
     events.router,
+    collections.router,
     datasets.router,
     models.router,
     devices.router,
@@ -48,6 +51,7 @@ ROUTERS = (
     form_pages.router,
     upload_pages.router,
     paper_pages.router,
+    collection_pages.router,
     study_pages.router,
     dashboard.router,
 )

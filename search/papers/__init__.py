@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from search.papers.finding import row_named, rows_named, table_named, unknown
+from search.papers.ranks import Pair, Ranks, ranks_of
 from search.papers.row import Preset, Row, System, Table
 from search.papers.tables import TABLES
 
@@ -22,10 +23,13 @@ PRESETS: Mapping[str, Preset] = {
 __all__ = [
     "PRESETS",
     "TABLES",
+    "Pair",
     "Preset",
+    "Ranks",
     "Row",
     "System",
     "Table",
+    "ranks_of",
     "row_named",
     "rows_named",
     "table_named",

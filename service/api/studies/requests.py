@@ -1,9 +1,31 @@
 """What may be asked of a study."""
 
-from pydantic import ConfigDict, Field, model_validator
+from typing import Annotated
+
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from models.spec import Spec
-from search.studies.spec import Budget, Priority
+from search.documents.several_tasks import several_tasks_at
+from search.studies.spec import Budget, Priority, StudySpec
+from service.api.paths import COLLECTIONS
+
+
+def _of_one_task(document: object) -> object:
+    """The document as it is.
+
+    Raises:
+        ValidationError: it names several tasks or data sets.
+    """
+    place = several_tasks_at(document)
+    if place is None:
+        return document
+    message = f"several tasks make a collection, not a study: POST the same to {COLLECTIONS}"
+    fault = {"type": "value_error", "loc": place, "ctx": {"error": ValueError(message)}}
+    raise ValidationError.from_exception_data("StudySpec", [{**fault, "input": document}])
+
+
+OneStudy = Annotated[StudySpec, BeforeValidator(_of_one_task)]
+"""A study's document; that of a collection is refused with where it belongs."""
 
 
 class StudyChange(Spec):
