@@ -111,7 +111,7 @@ def _used_up(session: Session, shared: _Shared) -> str | None:
         "total_epochs": sum(tally.epochs_trained for tally in tallies),
         "device_hours": sum(tally.device_time.seconds for tally in tallies) / 3600,
     }
-    limits = budget.model_dump(include=used.keys(), exclude_none=True)
+    limits = budget.model_dump(include={*used}, exclude_none=True)
     return next((name for name, limit in limits.items() if used[name] >= limit), None)
 
 

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails
 
 from models.spec import Spec
 from search.documents.several_tasks import several_tasks_at
@@ -20,8 +21,13 @@ def _of_one_task(document: object) -> object:
     if place is None:
         return document
     message = f"several tasks make a collection, not a study: POST the same to {COLLECTIONS}"
-    fault = {"type": "value_error", "loc": place, "ctx": {"error": ValueError(message)}}
-    raise ValidationError.from_exception_data("StudySpec", [{**fault, "input": document}])
+    fault: InitErrorDetails = {
+        "type": "value_error",
+        "loc": place,
+        "input": document,
+        "ctx": {"error": ValueError(message)},
+    }
+    raise ValidationError.from_exception_data("StudySpec", [fault])
 
 
 OneStudy = Annotated[StudySpec, BeforeValidator(_of_one_task)]
