@@ -19,8 +19,9 @@ from service.api.studies import routes as studies
 from service.api.trials import routes as trials
 from service.api.webhooks import routes as webhooks
 from service.pages import collections as collection_pages
+from service.pages import compare, login, study_edits
+from service.pages import devices as device_pages
 from service.pages import form as form_pages
-from service.pages import login
 from service.pages import overview as pages
 from service.pages import papers as paper_pages
 from service.pages import report as reports
@@ -48,10 +49,13 @@ ROUTERS = (
     workers.router,
     login.router,
     pages.router,
+    compare.router,
+    device_pages.router,
     form_pages.router,
     upload_pages.router,
     paper_pages.router,
     collection_pages.router,
+    study_edits.router,
     study_pages.router,
     dashboard.router,
 )

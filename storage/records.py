@@ -145,6 +145,9 @@ class StudyRecord(StudyEnding):
     id: str
     tenant: str = LOCAL
     name: str
+    """What people call it; the document keeps the name that it was sent with."""
+    tags: tuple[str, ...] = ()
+    notes: str = ""
     state: StudyState
     state_cause: StudyCause | None = None
     """Why it stands there, where there is something to say."""
@@ -170,6 +173,15 @@ class StudyRecord(StudyEnding):
         # That it failed is what its state says.
         failed = self.state_cause is StudyCause.FAILED
         return sentence(None if failed else self.state_cause, self.state_detail)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyLabels:
+    """What people call a study and write of it; null is what a change leaves as it is."""
+
+    name: str | None = None
+    tags: tuple[str, ...] | None = None
+    notes: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

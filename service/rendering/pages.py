@@ -25,6 +25,7 @@ from service.api.collections.schemas import (
     ResultsDocument,
 )
 from service.api.datasets.schemas import DatasetDocument
+from service.api.devices.schemas import DeviceDocument
 from service.api.models.schemas import (
     ModelDetail,
     ModelDocument,
@@ -34,6 +35,8 @@ from service.api.models.schemas import (
 from service.api.studies.schemas import StudyDocument
 from service.api.trials.reports import TrialReport
 from service.api.trials.schemas import TrialDetail
+from service.http.problem_document import Problem
+from service.rendering.comparison import Comparison
 from service.rendering.compressed_page import CompressedPage
 from service.rendering.filters import FILTERS
 from service.rendering.form_fields import FormFields
@@ -49,6 +52,9 @@ from storage.records import MetricRecord, StudyRecord, StudyState, TrialState, U
 
 ASSETS = Path(__file__).parent / "assets"
 """What pages load beside themselves."""
+
+MOST_COMPARED = 6
+"""How many studies one page compares."""
 
 _DATASET_PAGES: Mapping[str, str] = {"samples": "dataset.html", "arrays": "arrays.html"}
 _DATASET_CELLS: Mapping[str, str] = {
@@ -91,17 +97,56 @@ class Pages:
         self,
         studies: Sequence[StudyDocument],
         *,
-        chosen: StudyState | None,
+        asked: Mapping[str, str],
         next_cursor: str | None,
     ) -> str:
-        """The list of studies, of those in one state or of all."""
+        """The list of studies that were asked for by `text`, `state` and `tag`."""
         return self._render(
             "studies.html",
             studies=studies,
             states=[state.value for state in StudyState],
-            chosen=chosen,
+            asked={name: asked.get(name, "") for name in ("text", "state", "tag")},
+            most_compared=MOST_COMPARED,
             next_cursor=next_cursor,
         )
+
+    def compare(
+        self,
+        comparison: Comparison,
+        *,
+        query: str,
+        others: Sequence[StudyRecord],
+        chosen: Sequence[str],
+    ) -> str:
+        """Fronts side by side, `query` being theirs; `others` are what may be chosen instead."""
+        return self._render(
+            "compare.html",
+            comparison=comparison,
+            query=query,
+            others=others,
+            chosen=chosen,
+            most_compared=MOST_COMPARED,
+        )
+
+    def devices(self, devices: Sequence[DeviceDocument], *, names: Mapping[str, str]) -> str:
+        """All devices; `names` are those of the studies that run there."""
+        return self._render("devices.html", devices=devices, names=names)
+
+    def study_edit(
+        self,
+        study: StudyDocument,
+        given: Mapping[str, str],
+        *,
+        refused: Mapping[str, str] | None = None,
+    ) -> str:
+        """The form for a study's labels, as `given`; `refused` has faults by their fields."""
+        return self._render("study_edit.html", study=study, given=given, refused=refused or {})
+
+    def study_delete(self, study: StudyDocument, *, size: int) -> str:
+        """The question whether a study is to be deleted, with files of so many bytes."""
+        trials = study.progress.trials
+        count = sum(getattr(trials, state.value) for state in TrialState)
+        return self._render("study_delete.html", study=study, trials=count, size=size)
 
     def study(self, view: StudyView) -> str:
         """One study."""
@@ -300,6 +345,10 @@ class Pages:
             browsers=browsers,
             refusal=refusal,
         )
+
+    def problem(self, problem: Problem, back: Mapping[str, str]) -> str:
+        """What went wrong; `back` has titles of links by where they lead."""
+        return self._render("problem.html", problem=problem, back=back)
 
     def docs(self, document: Mapping[str, Any]) -> str:
         """Every operation of an OpenAPI document, by tag."""

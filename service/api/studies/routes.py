@@ -73,10 +73,34 @@ def list_studies(
     limit: PageLimit = 50,
     cursor: PageCursor = None,
     state: Annotated[StudyState | None, Query(description="only studies in this state")] = None,
+    prefix: Annotated[
+        str | None, Query(min_length=1, max_length=100, description="only ids that begin so")
+    ] = None,
+    name: Annotated[
+        str | None, Query(max_length=200, description="only studies with exactly this name")
+    ] = None,
+    tag: Annotated[
+        str | None, Query(max_length=50, description="only studies with this tag")
+    ] = None,
+    text: Annotated[
+        str | None,
+        Query(
+            max_length=200,
+            description="only studies whose name, notes or tags contain it, or whose id begins so",
+        ),
+    ] = None,
 ) -> StudyPage:
-    """Studies, newest first."""
+    """Studies, newest first; all that is asked for has to hold."""
     with held.database.read() as session:
-        page = Studies(session).page(limit=limit, cursor=cursor, state=state)
+        page = Studies(session).page(
+            limit=limit,
+            cursor=cursor,
+            state=state,
+            prefix=prefix,
+            name=name,
+            tag=tag,
+            text=text or None,
+        )
         return StudyPage(
             items=tuple(study_documents(session, page.items, held.figures, kept)),
             next_cursor=page.next_cursor,
@@ -102,14 +126,20 @@ def cancel_study(study_id: str, held: Held) -> StudyDocument:
 
 @router.patch("/{study_id}", responses=documented(403, 404, 409, 422))
 def change_study(study_id: str, change: StudyChange, held: Held) -> StudyDocument:
-    """Give a study another budget, another priority or both.
+    """Give a study another budget, priority, name, tags or notes; what is not named stays.
 
     Of a budget what is named changes, null takes a limit away, and a finished study runs on.
     `epochs` is fixed, or trials would not compare; nothing can be less than what is used up,
     suggestions that wait included. A priority counts from the next slot on that is free: what runs
     goes on.
     """
-    commands.change(held.database, study_id, budget=change.budget, priority=change.priority)
+    commands.change(
+        held.database,
+        study_id,
+        budget=change.budget,
+        priority=change.priority,
+        labels=change.labels,
+    )
     return _now(study_id, held)
 
 

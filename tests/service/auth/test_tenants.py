@@ -44,6 +44,7 @@ BODIES: Mapping[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/keys"): {"json": {"name": "another", "scopes": ["read"]}},
     ("POST", "/v1/keys/{key_id}/rotate"): {"json": {"overlap": "1h"}},
     ("POST", "/studies/new"): {"data": {"task": "digits"}},
+    ("POST", "/studies/{study_id}/edit"): {"data": {"name": "another", "tags": "a, b"}},
 }
 """What routes are sent that need more than a path; all others that change something need none."""
 
@@ -59,6 +60,7 @@ WITHOUT_BODY = {
     ("POST", "/studies/{study_id}/pause"),
     ("POST", "/studies/{study_id}/resume"),
     ("POST", "/studies/{study_id}/cancel"),
+    ("POST", "/studies/{study_id}/delete"),
     ("POST", "/studies/{study_id}/trials/{number}/measure"),
 }
 
