@@ -11,16 +11,33 @@
 A fault on the way is met by asking again, wherever that is safe; what still fails raises one of the
 errors of `service.client.errors`. Nothing heavy is imported: a script that only asks starts at
 once.
+
+`AsyncClient` has the same calls, to be awaited. Each call is described once, by the steps that it
+takes; see `service.client.transport.steps`.
 """
 
+from service.client.connection import Connection
 from service.client.datasets import DatasetCalls
 from service.client.errors import ClientError, Damaged, Refused, Unfinished, Unreachable
 from service.client.models import ModelCalls
 from service.client.networks import NetworkCalls
 from service.client.server import ServerCalls
+from service.client.transport.awaited import AsyncConnection
 
-__all__ = ["Client", "ClientError", "Damaged", "Refused", "Unfinished", "Unreachable"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "ClientError",
+    "Damaged",
+    "Refused",
+    "Unfinished",
+    "Unreachable",
+]
 
 
-class Client(NetworkCalls, DatasetCalls, ModelCalls, ServerCalls):
+class Client(NetworkCalls, DatasetCalls, ModelCalls, ServerCalls, Connection):
     """Speaks to one server. Threads may share it; close it, or use it in a `with` statement."""
+
+
+class AsyncClient(NetworkCalls, DatasetCalls, ModelCalls, ServerCalls, AsyncConnection):
+    """Speaks to one server from an event loop; use it in an `async with` statement."""

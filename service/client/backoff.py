@@ -3,12 +3,12 @@
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx2
-from stamina import RetryingCaller
+from stamina import AsyncRetryingCaller, RetryingCaller
 
 _T = TypeVar("_T")
 
@@ -16,6 +16,13 @@ BUSY_STATUSES = frozenset({429, 502, 503, 504})
 """Answers that say: come again later."""
 
 _JITTER = 0.5
+_PAUSES: dict[str, Any] = {
+    "attempts": None,
+    "timeout": None,
+    "wait_initial": 0.1,
+    "wait_max": 5.0,
+    "wait_jitter": 0.1,
+}
 
 # Whoever sets up logging reads of every try; nobody else has it on the terminal.
 logging.getLogger("stamina").addHandler(logging.NullHandler())
@@ -54,22 +61,33 @@ def again(work: Callable[[], _T], patience: float) -> _T:
     Raises:
         TransportError, NotYet: the last fault, when the patience was used up.
     """
-    until: float | None = None
+    return RetryingCaller(**_PAUSES)(_Patience(patience), work)
 
-    def wait(fault: Exception) -> bool | float:
-        nonlocal until
+
+async def again_awaited(work: Callable[[], Awaitable[_T]], patience: float) -> _T:
+    """What `work` returns when it is awaited; tries and pauses are those of `again`.
+
+    Raises:
+        TransportError, NotYet: the last fault, when the patience was used up.
+    """
+    return await AsyncRetryingCaller(**_PAUSES)(_Patience(patience), work)
+
+
+class _Patience:
+    """Says after each fault whether, and after which pause, there is another try."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until: float | None = None
+
+    def __call__(self, fault: Exception) -> bool | float:
         if not isinstance(fault, TRANSIENT):
             return False
         now = time.monotonic()
-        until = now + patience if until is None else until
+        self._until = now + self._seconds if self._until is None else self._until
         asked = fault.pause_seconds if isinstance(fault, NotYet) else 0.0
         pause = asked * (1.0 + random.uniform(0.0, _JITTER))
-        return now + pause < until and (pause or True)
-
-    tries = RetryingCaller(
-        attempts=None, timeout=None, wait_initial=0.1, wait_max=5.0, wait_jitter=0.1
-    )
-    return tries(wait, work)
+        return now + pause < self._until and (pause or True)
 
 
 def _seconds(retry_after: str) -> float:

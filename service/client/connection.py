@@ -1,47 +1,46 @@
-"""The connection to a server: what is asked, again where that is safe, and what answers mean."""
+"""The connection to a server that performs calls at once."""
 
-import os
-import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
 from http import HTTPStatus
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import httpx2
-from pydantic import ValidationError
 
-from service.client.backoff import BUSY_STATUSES, TRANSIENT, Busy, NotYet, again
-from service.client.errors import ClientError, Refused, Unfinished, Unreachable
-from service.client.reading import read
-from service.http.problem_document import Problem
+from service.client.backoff import again
+from service.client.transport.described import (
+    LOOPBACK,
+    PATIENCE,
+    Described,
+    check,
+    check_elsewhere,
+    checked_url,
+    credentials,
+)
+from service.client.transport.steps import (
+    Close,
+    Item,
+    Next,
+    Open,
+    Opened,
+    Repeat,
+    Send,
+    Sleep,
+    Step,
+    Steps,
+    Stream,
+    Waits,
+)
+from service.client.upload_bodies import READING_SECONDS, form_files
 
-_I = TypeVar("_I", covariant=True)
+__all__ = ["PATIENCE", "Connection"]
+
 _T = TypeVar("_T")
 
-PATIENCE = 3.0
-"""Seconds over which a request is tried again, unless others are given."""
-_PAGE = 100
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-_PROBLEM = "application/problem+json"
-_KEY_VARIABLE = "REFLECTORY_KEY"
-_KEY = re.compile(r"[!-~]+")
 
-
-class _Page(Protocol[_I]):
-    """One page of a list."""
-
-    @property
-    def items(self) -> Sequence[_I]:
-        """What is on it."""
-        ...
-
-    @property
-    def next_cursor(self) -> str | None:
-        """Where the next one begins; None on the last."""
-        ...
-
-
-class Connection:
+class Connection(Described, Waits):
     """A server, the key to it, and how long to be patient with it."""
 
     def __init__(
@@ -68,23 +67,22 @@ class Connection:
         self.server = server.rstrip("/")
         self._patience = patience
         self._timeout = timeout
-        try:
-            url = httpx2.URL(self.server)
-        except httpx2.InvalidURL as error:
-            raise Unreachable(f"{server!r} is no URL: {error}") from error
-        if url.userinfo:
-            raise Unreachable(
-                "the server's URL holds a password; a key belongs into REFLECTORY_KEY"
-            )
-        if url.scheme not in ("http", "https") or not url.host:
-            raise Unreachable(f"{server!r} is no URL of a server; write http://HOST:PORT")
+        url = checked_url(self.server)
         # A proxy that the environment names cannot lead to this machine's own loopback.
         self._http = httpx2.Client(
             base_url=self.server,
-            headers=_credentials(key),
+            headers=credentials(key),
             timeout=timeout,
-            trust_env=url.host not in _LOOPBACK,
+            trust_env=url.host not in LOOPBACK,
         )
+        self._how: Mapping[type[Step], Callable[[Any, ExitStack], Any]] = {
+            Send: self._send,
+            Open: self._open,
+            Next: _next,
+            Close: _close,
+            Sleep: _sleep,
+            Repeat: self._repeat,
+        }
 
     def __repr__(self) -> str:
         """The server, and never the key."""
@@ -102,164 +100,95 @@ class Connection:
         """Close the connections."""
         self._http.close()
 
-    def _ask(
-        self,
-        kind: type[_T],
-        method: str,
-        path: str,
-        *,
-        body: Any = None,
-        params: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        repeatable: bool = True,
-    ) -> _T:
-        """The answer to a request, as a document."""
-        answer = self._request(
-            method, path, body=body, params=params, headers=headers, repeatable=repeatable
-        )
-        return self._read(kind, answer)
+    def perform(self, steps: Steps[_T]) -> _T:
+        """The answer of a call, when it is there."""
+        with ExitStack() as answers:
+            return self._perform(steps, answers)
 
-    def _text(self, path: str, **params: str) -> str:
-        return self._request("GET", path, params=params).text
+    def give(self, stream: Stream[_T]) -> Iterator[_T]:
+        """What a call gives, one after the other."""
+        with ExitStack() as answers:
+            outcome: Any = None
+            fault: Exception | None = None
+            while True:
+                try:
+                    step = stream.send(outcome) if fault is None else stream.throw(fault)
+                except StopIteration:
+                    return
+                outcome, fault = None, None
+                if isinstance(step, Item):
+                    yield step.value
+                    continue
+                try:
+                    outcome = self._how[type(step)](step, answers)
+                except Exception as error:
+                    fault = error
 
-    def _pages(
-        self, kind: type[_Page[_I]], path: str, params: Mapping[str, str | None]
-    ) -> Iterator[_I]:
-        """The items of all pages of a list; null parameters are left out."""
-        query = {name: value for name, value in params.items() if value is not None}
-        query["limit"] = str(_PAGE)
+    def _perform(self, steps: Steps[_T], answers: ExitStack) -> _T:
+        outcome: Any = None
+        fault: Exception | None = None
         while True:
-            page = self._ask(kind, "GET", path, params=query)
-            yield from page.items
-            if page.next_cursor is None:
-                return
-            query["cursor"] = page.next_cursor
-
-    def _remove(self, path: str) -> None:
-        """Delete what is there; gone already is as good, where only the answer was lost."""
-        tries = 0
-
-        def send() -> None:
-            nonlocal tries
-            tries += 1
             try:
-                self._check(self._http.delete(path))
-            except Refused as error:
-                if tries == 1 or error.problem.status != HTTPStatus.NOT_FOUND:
-                    raise
+                step = steps.send(outcome) if fault is None else steps.throw(fault)
+            except StopIteration as end:
+                return end.value
+            outcome, fault = None, None
+            try:
+                outcome = self._how[type(step)](step, answers)
+            except Exception as error:
+                fault = error
 
-        self._again(send)
+    def _send(self, request: Send, _answers: ExitStack) -> httpx2.Response:
+        ask = partial(
+            self._http.request,
+            request.method,
+            request.path,
+            params=request.params,
+            headers=request.headers,
+        )
+        if request.form is None:
+            response = ask(json=request.body)
+        else:
+            timeout = httpx2.Timeout(self._timeout, read=READING_SECONDS)
+            with form_files(request.form.files, request.form.told) as files:
+                response = ask(data=dict(request.form.fields), files=files, timeout=timeout)
+        check(response)
+        return response
 
-    def _request(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Any = None,
-        params: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        repeatable: bool = True,
-    ) -> httpx2.Response:
-        def send() -> httpx2.Response:
-            response = self._http.request(method, path, json=body, params=params, headers=headers)
-            self._check(response)
-            return response
+    def _open(self, request: Open, answers: ExitStack) -> Opened:
+        client = self._http
+        if request.elsewhere:
+            trusted = httpx2.URL(request.url).host not in LOOPBACK
+            client = answers.enter_context(httpx2.Client(timeout=self._timeout, trust_env=trusted))
+        response = answers.enter_context(
+            client.stream("GET", request.url, headers=dict(request.headers))
+        )
+        if request.elsewhere:
+            check_elsewhere(response)
+        elif not response.is_success and response.status_code != HTTPStatus.TEMPORARY_REDIRECT:
+            response.read()
+            check(response)
+        pieces = httpx2.EventSource(response) if request.events else response.iter_raw()
+        return Opened(response, iter(pieces), response.close)
 
-        return self._again(send, patience=self._patience if repeatable else 0.0)
+    def _repeat(self, request: Repeat, answers: ExitStack) -> Any:
+        def work() -> Any:
+            with ExitStack() as own:
+                found = self._perform(request.work(), own)
+                # What is still open is read by the steps that follow.
+                answers.push(own.pop_all())
+                return found
 
-    @contextmanager
-    def _stream(self, path: str, *, headers: Mapping[str, str]) -> Generator[httpx2.Response]:
-        with self._http.stream("GET", path, headers=headers) as response:
-            if not response.is_success and response.status_code != HTTPStatus.TEMPORARY_REDIRECT:
-                response.read()
-                self._check(response)
-            yield response
-
-    @contextmanager
-    def _stream_elsewhere(
-        self, url: str, *, headers: Mapping[str, str]
-    ) -> Generator[httpx2.Response]:
-        """What another host gives that the server has sent us to; the key is not shown to it."""
-        trusted = httpx2.URL(url).host not in _LOOPBACK
-        with (
-            httpx2.Client(timeout=self._timeout, trust_env=trusted) as client,
-            client.stream("GET", url, headers=headers) as response,
-        ):
-            if response.status_code in BUSY_STATUSES:
-                raise Busy(response)
-            if not response.is_success:
-                # Not its URL: that opens the file for everybody.
-                raise Refused(
-                    Problem(
-                        title="The file was not given out",
-                        status=response.status_code,
-                        detail=f"{response.request.url.host}, where the server keeps the file, "
-                        f"answered HTTP {response.status_code} {response.reason_phrase}",
-                    )
-                )
-            yield response
-
-    def _read(self, kind: type[_T], response: httpx2.Response) -> _T:
-        try:
-            return read(kind, response.content)
-        except ValidationError as error:
-            raise Unreachable(
-                f"what answers at {self.server} is no Reflectory server that this client knows: "
-                f"{response.request.method} {response.request.url.path} brought no "
-                f"{kind.__name__.lower()}"
-            ) from error
-
-    def _again(self, work: Callable[[], _T], *, patience: float | None = None) -> _T:
-        try:
-            return again(work, self._patience if patience is None else patience)
-        except TRANSIENT as fault:
-            raise self._unreachable(fault) from fault
-
-    def _until_made(self, look: Callable[[], _T], unfinished: str, *, patience: float) -> _T:
-        """What `look` returns, which raises `NotYet` while the server makes it.
-
-        Raises:
-            Unfinished: it was not made within `patience` seconds.
-        """
-        try:
-            return again(look, patience)
-        except NotYet as missing:
-            raise Unfinished(unfinished) from missing
-
-    def _check(self, response: httpx2.Response) -> None:
-        if response.is_success:
-            return
-        if response.status_code in BUSY_STATUSES:
-            raise Busy(response)
-        raise Refused(_problem(response))
-
-    def _unreachable(self, fault: Exception) -> ClientError:
-        """The error for a fault that stayed: a refusal where the server gave its reason."""
-        if isinstance(fault, Busy) and _is_problem(fault.response):
-            return Refused(_problem(fault.response))
-        return Unreachable(f"no Reflectory server answers at {self.server}: {fault}")
+        return again(work, request.patience)
 
 
-def _credentials(key: str | None) -> dict[str, str]:
-    """The header that shows a key; none without one."""
-    found = (os.environ.get(_KEY_VARIABLE, "") if key is None else key).strip()
-    if not found:
-        return {}
-    if not _KEY.fullmatch(found):
-        raise ValueError("the API key holds characters that no key has: spaces, or not ASCII")
-    return {"Authorization": f"Bearer {found}"}
+def _next(request: Next, _answers: ExitStack) -> Any:
+    return next(request.opened.pieces, None)
 
 
-def _is_problem(response: httpx2.Response) -> bool:
-    return response.headers.get("Content-Type", "").partition(";")[0] == _PROBLEM
+def _close(request: Close, _answers: ExitStack) -> None:
+    request.opened.close()
 
 
-def _problem(response: httpx2.Response) -> Problem:
-    if _is_problem(response):
-        return read(Problem, response.content)
-    return Problem(
-        title=response.reason_phrase,
-        status=response.status_code,
-        detail=f"{response.request.method} {response.request.url} was answered "
-        f"HTTP {response.status_code} {response.reason_phrase}",
-    )
+def _sleep(request: Sleep, _answers: ExitStack) -> None:
+    time.sleep(request.seconds)

@@ -1,6 +1,5 @@
 """Data sets from the client: upload, look at, delete."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -8,19 +7,23 @@ from service.api.datasets.schemas import DatasetDocument, DatasetPage
 from service.api.paths import DATASETS, dataset_path
 from service.client.downloads import ToldProgress
 from service.client.files import FileCalls
+from service.client.transport.steps import Steps, Stream, call, stream
 
 
 class DatasetCalls(FileCalls):
     """The calls for one's own data."""
 
-    def datasets(self) -> Iterator[DatasetDocument]:
+    @stream
+    def datasets(self) -> Stream[DatasetDocument]:
         """All uploaded data sets, newest first."""
-        return self._pages(DatasetPage, DATASETS, {})
+        yield from self._pages(DatasetPage, DATASETS, {})
 
-    def dataset(self, dataset_id: str) -> DatasetDocument:
+    @call
+    def dataset(self, dataset_id: str) -> Steps[DatasetDocument]:
         """One uploaded data set: its shapes, classes and first samples, or its arrays."""
-        return self._ask(DatasetDocument, "GET", dataset_path(dataset_id))
+        return (yield from self._ask(DatasetDocument, "GET", dataset_path(dataset_id)))
 
+    @call
     def upload_dataset(
         self,
         path: Path,
@@ -33,7 +36,7 @@ class DatasetCalls(FileCalls):
         unequal_lengths: str | None = None,
         missing: str | None = None,
         told: ToldProgress | None = None,
-    ) -> DatasetDocument:
+    ) -> Steps[DatasetDocument]:
         """Upload a data set; the same files with the same options are stored once.
 
         Args:
@@ -54,19 +57,22 @@ class DatasetCalls(FileCalls):
             OSError: a file is not there.
         """
         paths = {"file": path} | ({} if test is None else {"test": test})
-        return self._upload(
-            DatasetDocument,
-            DATASETS,
-            paths,
-            told,
-            name=name,
-            holds=holds,
-            problem=problem,
-            label=label,
-            unequal_lengths=unequal_lengths,
-            missing=missing,
+        return (
+            yield from self._upload(
+                DatasetDocument,
+                DATASETS,
+                paths,
+                told,
+                name=name,
+                holds=holds,
+                problem=problem,
+                label=label,
+                unequal_lengths=unequal_lengths,
+                missing=missing,
+            )
         )
 
-    def delete_dataset(self, dataset_id: str) -> None:
+    @call
+    def delete_dataset(self, dataset_id: str) -> Steps[None]:
         """Delete an uploaded data set that no study needs any more."""
-        self._remove(dataset_path(dataset_id))
+        yield from self._remove(dataset_path(dataset_id))

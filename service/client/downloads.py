@@ -9,10 +9,9 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO, Self
 
-import httpx2
-
 from service.client.downloaded import Downloaded
 from service.client.errors import Damaged
+from service.client.transport.steps import Next, Opened, Steps
 from service.data_dir.whole_files import usual_mode
 
 ToldProgress = Callable[[int, int | None], None]
@@ -96,11 +95,12 @@ class Download:
             headers.pop("Range", None)
         return headers
 
-    def take(self, response: httpx2.Response, *, etag: str | None = None) -> None:
+    def take(self, answer: Opened, *, etag: str | None = None) -> Steps[None]:
         """Write what an answer brings, after what is here or from the start.
 
         `etag` is what the server says of it, where another host answers.
         """
+        response = answer.response
         length = response.headers.get("Content-Length")
         if response.status_code != HTTPStatus.PARTIAL_CONTENT:
             self._etag = etag or response.headers.get("ETag")
@@ -108,7 +108,7 @@ class Download:
             self._file.truncate(0)
         self._total = None if length is None else self._received + int(length)
         self._file.seek(self._received)
-        for chunk in response.iter_raw():
+        while (chunk := (yield Next(answer))) is not None:
             self._file.write(chunk)
             self._received += len(chunk)
             self._told(self._received, self._total)

@@ -2,6 +2,7 @@
 
 import zipfile
 from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TypeVar
@@ -10,39 +11,36 @@ import httpx2
 from pydantic import BaseModel
 
 from service.api.fronts.schemas import MISSING, MissingFile, MissingFiles
-from service.client.connection import Connection
 from service.client.downloaded import Downloaded
 from service.client.downloads import Download, Proof, ToldProgress, named_by_tag
 from service.client.reading import read
-from service.client.upload_bodies import form_files
+from service.client.transport.described import Described
+from service.client.transport.steps import Close, Form, Open, Send, Steps, opened, send
 
 _A = TypeVar("_A", bound=BaseModel)
 
-# An upload is answered when it was read, which may wait for others that are read before it.
-_READING_SECONDS = 900.0
 
-
-class FileCalls(Connection):
+class FileCalls(Described):
     """What the calls that bring files share."""
 
     def _download(
         self, path: str, out: Path, told: ToldProgress | None, *, proof: Proof = named_by_tag
-    ) -> Downloaded:
+    ) -> Steps[Downloaded]:
         with Download(out, told or tell_nobody) as download:
 
-            def transfer() -> None:
+            def transfer() -> Steps[None]:
                 if download.is_complete:
                     return
-                with self._stream(path, headers=download.headers()) as response:
-                    etag, elsewhere = response.headers.get("ETag"), _elsewhere(response)
-                    if elsewhere is None:
-                        download.take(response)
-                        return
-                headers = download.headers_elsewhere(etag)
-                with self._stream_elsewhere(elsewhere, headers=headers) as response:
-                    download.take(response, etag=etag)
+                answer = yield from self._stream(path, headers=download.headers())
+                etag, url = answer.response.headers.get("ETag"), _elsewhere(answer.response)
+                if url is not None:
+                    yield Close(answer)
+                    headers = download.headers_elsewhere(etag)
+                    answer = yield from opened(Open(url=url, headers=headers, elsewhere=True))
+                yield from download.take(answer, etag=None if url is None else etag)
+                yield Close(answer)
 
-            self._again(transfer)
+            yield from self._again(transfer)
             return download.keep(proof)
 
     def _upload(
@@ -52,18 +50,12 @@ class FileCalls(Connection):
         files: Mapping[str, Path],
         told: ToldProgress | None,
         **options: str | None,
-    ) -> _A:
+    ) -> Steps[_A]:
         """Send a form with files; options that are null are left out."""
         fields = {name: value for name, value in options.items() if value is not None}
-        timeout = httpx2.Timeout(self._timeout, read=_READING_SECONDS)
-
-        def send() -> httpx2.Response:
-            with form_files(files, told or tell_nobody) as opened:
-                response = self._http.post(path, data=fields, files=opened, timeout=timeout)
-            self._check(response)
-            return response
-
-        return self._read(kind, self._again(send))
+        form = Form(fields=fields, files=files, told=told or tell_nobody)
+        request = Send(method="POST", path=path, form=form)
+        return self._read(kind, (yield from self._again(partial(send, request))))
 
 
 def missing_in(file: Path) -> tuple[MissingFile, ...]:

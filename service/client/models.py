@@ -1,6 +1,5 @@
 """Uploaded models from the client: upload, look at, download, delete."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +17,7 @@ from service.api.paths import MODELS, model_path
 from service.client.downloaded import Downloaded
 from service.client.downloads import ToldProgress
 from service.client.files import FileCalls
+from service.client.transport.steps import Steps, Stream, call, stream
 
 
 class _AnyDetail(RootModel[AnyModelDetail]):
@@ -27,14 +27,17 @@ class _AnyDetail(RootModel[AnyModelDetail]):
 class ModelCalls(FileCalls):
     """The calls for one's own trained models."""
 
-    def models(self) -> Iterator[ModelDocument | NetworkDocument]:
+    @stream
+    def models(self) -> Stream[ModelDocument | NetworkDocument]:
         """All uploaded models, newest first."""
-        return self._pages(ModelPage, MODELS, {})
+        yield from self._pages(ModelPage, MODELS, {})
 
-    def model(self, model_id: str) -> ModelDetail | NetworkDetail:
+    @call
+    def model(self, model_id: str) -> Steps[ModelDetail | NetworkDetail]:
         """One uploaded model: its architecture, tensors and tasks, or its graph and layers."""
-        return self._ask(_AnyDetail, "GET", model_path(model_id)).root
+        return (yield from self._ask(_AnyDetail, "GET", model_path(model_id))).root
 
+    @call
     def upload_model(
         self,
         path: Path,
@@ -44,7 +47,7 @@ class ModelCalls(FileCalls):
         output_steps: Literal["last", "every"] | None = None,
         sequence_length: int | None = None,
         told: ToldProgress | None = None,
-    ) -> ModelDetail | NetworkDetail:
+    ) -> Steps[ModelDetail | NetworkDetail]:
         """Upload a trained model; the same file with the same options is stored once.
 
         Args:
@@ -60,7 +63,7 @@ class ModelCalls(FileCalls):
             Refused: the file is no model that is known; the problem says why.
             OSError: the file is not there.
         """
-        return self._upload(
+        found = yield from self._upload(
             _AnyDetail,
             MODELS,
             {"file": path},
@@ -69,18 +72,21 @@ class ModelCalls(FileCalls):
             nonlinearity=nonlinearity,
             output_steps=output_steps,
             sequence_length=None if sequence_length is None else str(sequence_length),
-        ).root
+        )
+        return found.root
 
+    @call
     def download_model(
         self, model_id: str, out: Path, *, told: ToldProgress | None = None
-    ) -> Downloaded:
+    ) -> Steps[Downloaded]:
         """Fetch a model's checkpoint, or its ONNX file, into the file `out`, whole or not at all.
 
         Raises:
             Damaged: the bytes that arrived do not have the digest that the server names.
         """
-        return self._download(f"{model_path(model_id)}/checkpoint", out, told)
+        return (yield from self._download(f"{model_path(model_id)}/checkpoint", out, told))
 
-    def delete_model(self, model_id: str) -> None:
+    @call
+    def delete_model(self, model_id: str) -> Steps[None]:
         """Delete a model that no study needs any more."""
-        self._remove(model_path(model_id))
+        yield from self._remove(model_path(model_id))

@@ -12,6 +12,7 @@ from service.api.paths import trial_path
 from service.client.errors import Refused
 from service.client.results import ResultCalls
 from service.client.studies import StudyCalls
+from service.client.transport.steps import Steps, call
 from service.client.trials import TrialCalls
 
 AGREES = 0.99
@@ -110,32 +111,39 @@ class ChosenFile:
 class NetworkCalls(StudyCalls, ResultCalls, TrialCalls):
     """The calls for studies of the task `model_outputs`."""
 
-    def network_report(self, study_id: str, number: int) -> ReportOfFile:
+    @call
+    def network_report(self, study_id: str, number: int) -> Steps[ReportOfFile]:
         """What is told of a trial's file and of each of its layers.
 
         Raises:
             Refused: there is no such trial, or it has no report (yet).
         """
         path = f"{trial_path(study_id, number)}/report"
-        return self._ask(ReportOfFile, "GET", path, params={"format": "json"})
+        return (yield from self._ask(ReportOfFile, "GET", path, params={"format": "json"}))
 
+    @call
     def network_reports(
         self, study_id: str, front: FrontDocument | None = None
-    ) -> dict[int, ReportOfFile]:
+    ) -> Steps[dict[int, ReportOfFile]]:
         """The reports of a front's points by trial; those that have none are left out."""
-        points = (self.front(study_id) if front is None else front).points
+        if front is None:
+            front = yield from ResultCalls.front.steps(self, study_id)
+        points = front.points
         found: dict[int, ReportOfFile] = {}
         for point in points:
             try:
-                found[point.trial] = self.network_report(study_id, point.trial)
+                found[point.trial] = yield from NetworkCalls.network_report.steps(
+                    self, study_id, point.trial
+                )
             except Refused as error:
                 if error.problem.status != HTTPStatus.NOT_FOUND:
                     raise
         return found
 
+    @call
     def choose_file(
         self, study_id: str, reports: Mapping[int, ReportOfFile] | None = None
-    ) -> ChosenFile | None:
+    ) -> Steps[ChosenFile | None]:
         """The file of the front to take; None while it has none but the original.
 
         Points keep the study's limits. With a limit on agreement, or without limits, it is the
@@ -146,11 +154,12 @@ class NetworkCalls(StudyCalls, ResultCalls, TrialCalls):
             study_id: the study.
             reports: by trial, what `network_reports` gave; None: they are asked for.
         """
-        front = self.front(study_id)
-        limits: Mapping[str, float | None] = self.study(study_id).spec.get("limits") or {}
+        front = yield from ResultCalls.front.steps(self, study_id)
+        study = yield from StudyCalls.study.steps(self, study_id)
+        limits: Mapping[str, float | None] = study.spec.get("limits") or {}
         given = {name for name, value in limits.items() if value is not None}
         if reports is None:
-            reports = self.network_reports(study_id, front)
+            reports = yield from NetworkCalls.network_reports.steps(self, study_id, front)
         return chosen_file(front, reports, limited_by=given, agreement=limits.get(_AGREEMENT))
 
 

@@ -9,6 +9,7 @@ from service.api.paths import study_path
 from service.client.downloaded import DownloadedBundle
 from service.client.downloads import ToldProgress, whole_zip
 from service.client.files import FileCalls, missing_in
+from service.client.transport.steps import Steps, call
 
 Records: TypeAlias = Literal["search", "latest"]
 """Which throughput records a front goes by."""
@@ -17,9 +18,10 @@ Records: TypeAlias = Literal["search", "latest"]
 class ResultCalls(FileCalls):
     """The calls that bring what a study found."""
 
+    @call
     def front(
         self, study_id: str, *, objectives: str | None = None, throughput: Records = "search"
-    ) -> FrontDocument:
+    ) -> Steps[FrontDocument]:
         """The Pareto front so far.
 
         Args:
@@ -31,27 +33,44 @@ class ResultCalls(FileCalls):
         params = {"throughput": throughput}
         if objectives is not None:
             params["objectives"] = objectives
-        return self._ask(FrontDocument, "GET", f"{study_path(study_id)}/front", params=params)
+        return (
+            yield from self._ask(
+                FrontDocument, "GET", f"{study_path(study_id)}/front", params=params
+            )
+        )
 
-    def front_csv(self, study_id: str, *, throughput: Records = "search") -> str:
+    @call
+    def front_csv(self, study_id: str, *, throughput: Records = "search") -> Steps[str]:
         """The Pareto front so far, as CSV."""
-        return self._text(f"{study_path(study_id)}/front", format="csv", throughput=throughput)
+        return (
+            yield from self._text(
+                f"{study_path(study_id)}/front", format="csv", throughput=throughput
+            )
+        )
 
-    def importance(self, study_id: str) -> Importance:
+    @call
+    def importance(self, study_id: str) -> Steps[Importance]:
         """What each dimension of the space did to each objective, so far."""
-        return self._ask(Importance, "GET", f"{study_path(study_id)}/importance")
+        return (yield from self._ask(Importance, "GET", f"{study_path(study_id)}/importance"))
 
-    def hypervolume(self, study_id: str) -> list[HypervolumePoint]:
+    @call
+    def hypervolume(self, study_id: str) -> Steps[list[HypervolumePoint]]:
         """How the hypervolume of the front grew, from change to change."""
-        return self._ask(list[HypervolumePoint], "GET", f"{study_path(study_id)}/hypervolume")
+        return (
+            yield from self._ask(
+                list[HypervolumePoint], "GET", f"{study_path(study_id)}/hypervolume"
+            )
+        )
 
-    def study_report(self, study_id: str) -> str:
+    @call
+    def study_report(self, study_id: str) -> Steps[str]:
         """The study as one HTML page that needs nothing else: plots, tables, circumstances."""
-        return self._text(f"{study_path(study_id)}/report")
+        return (yield from self._text(f"{study_path(study_id)}/report"))
 
+    @call
     def bundle(
         self, study_id: str, out: Path, *, told: ToldProgress | None = None
-    ) -> DownloadedBundle:
+    ) -> Steps[DownloadedBundle]:
         """Fetch all files of the front's points into the ZIP file `out`, whole or not at all.
 
         What the server itself lacks is named in the answer's `missing`. `told` is called with the
@@ -60,5 +79,7 @@ class ResultCalls(FileCalls):
         Raises:
             Damaged: what arrived is no whole ZIP file, or a file in it is damaged.
         """
-        got = self._download(f"{study_path(study_id)}/bundle", out, told, proof=whole_zip)
+        got = yield from self._download(
+            f"{study_path(study_id)}/bundle", out, told, proof=whole_zip
+        )
         return DownloadedBundle(**vars(got), missing=missing_in(out))

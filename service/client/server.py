@@ -1,7 +1,5 @@
 """The server itself, from the client: what can be named, who has keys, how it is."""
 
-from collections.abc import Iterator
-
 from search.documents.catalog import Catalog
 from search.documents.papers import TableDocument, TableEntry, TableList
 from service.api.agents.schemas import MachineDocument, MachineList
@@ -12,45 +10,56 @@ from service.api.keys.schemas import KeyDocument, KeyPage, NewKeyDocument
 from service.api.paths import KEYS, PAPERS, key_path, rotation_path, table_path
 from service.api.quotas.schemas import QuotaDocument
 from service.api.webhooks.schemas import WebhookSecret
-from service.client.connection import Connection
+from service.client.transport.described import Described
+from service.client.transport.steps import Steps, Stream, call, stream
 
 
-class ServerCalls(Connection):
+class ServerCalls(Described):
     """The calls that are about the server, and not about one study."""
 
-    def catalog(self) -> Catalog:
+    @call
+    def catalog(self) -> Steps[Catalog]:
         """Everything that a study may name."""
-        return self._ask(Catalog, "GET", "/v1/catalog")
+        return (yield from self._ask(Catalog, "GET", "/v1/catalog"))
 
-    def papers(self) -> list[TableEntry]:
+    @call
+    def papers(self) -> Steps[list[TableEntry]]:
         """The tables of the papers whose rows can be trained."""
-        return list(self._ask(TableList, "GET", PAPERS).items)
+        return list((yield from self._ask(TableList, "GET", PAPERS)).items)
 
-    def paper_table(self, table: str) -> TableDocument:
+    @call
+    def paper_table(self, table: str) -> Steps[TableDocument]:
         """One table of the papers, with a study for each of its rows.
 
         Raises:
             Refused: there is no table of this name; the problem tells those that are near.
         """
-        return self._ask(TableDocument, "GET", table_path(table))
+        return (yield from self._ask(TableDocument, "GET", table_path(table)))
 
-    def devices(self) -> list[DeviceDocument]:
+    @call
+    def devices(self) -> Steps[list[DeviceDocument]]:
         """Every device with its slots, what runs on them, and its measurement lock."""
-        return list(self._ask(DeviceList, "GET", "/v1/devices").items)
+        return list((yield from self._ask(DeviceList, "GET", "/v1/devices")).items)
 
-    def machines(self) -> list[MachineDocument]:
+    @call
+    def machines(self) -> Steps[list[MachineDocument]]:
         """The machines that joined with their slots, also those that went away lately."""
-        return list(self._ask(MachineList, "GET", "/v1/agents").items)
+        return list((yield from self._ask(MachineList, "GET", "/v1/agents")).items)
 
-    def quota(self) -> QuotaDocument:
+    @call
+    def quota(self) -> Steps[QuotaDocument]:
         """What the key's tenant may have of each thing that is limited, and what it has."""
-        return self._ask(QuotaDocument, "GET", "/v1/quota")
+        return (yield from self._ask(QuotaDocument, "GET", "/v1/quota"))
 
-    def webhook_secret(self) -> str:
+    @call
+    def webhook_secret(self) -> Steps[str]:
         """The secret that verifies what webhooks are told; keep it as a password is kept."""
-        return self._ask(WebhookSecret, "GET", "/v1/webhooks/secret").secret
+        return (yield from self._ask(WebhookSecret, "GET", "/v1/webhooks/secret")).secret
 
-    def create_key(self, name: str, *scopes: str, expires_in: str | None = None) -> NewKeyDocument:
+    @call
+    def create_key(
+        self, name: str, *scopes: str, expires_in: str | None = None
+    ) -> Steps[NewKeyDocument]:
         """Make an API key for the same tenant; its text is in the answer, this once.
 
         This is asked once and never again by itself: a lost answer may have made a key that nobody
@@ -66,11 +75,12 @@ class ServerCalls(Connection):
             "scopes": list(scopes or ("write",)),
             **({} if expires_in is None else {"expires_in": expires_in}),
         }
-        return self._ask(NewKeyDocument, "POST", KEYS, body=body, repeatable=False)
+        return (yield from self._ask(NewKeyDocument, "POST", KEYS, body=body, repeatable=False))
 
+    @call
     def rotate_key(
         self, key_id: str, *, overlap: str = "1d", expires_in: str | None = None
-    ) -> NewKeyDocument:
+    ) -> Steps[NewKeyDocument]:
         """Make a key that takes another's place; its text is in the answer, this once.
 
         A key is rotated once, and asked once: of a lost answer `keys` shows the `successor`.
@@ -85,37 +95,47 @@ class ServerCalls(Connection):
             Refused: the key has ended, was rotated before, or is a machine's.
         """
         body = {"overlap": overlap, **({} if expires_in is None else {"expires_in": expires_in})}
-        return self._ask(NewKeyDocument, "POST", rotation_path(key_id), body=body, repeatable=False)
+        return (
+            yield from self._ask(
+                NewKeyDocument, "POST", rotation_path(key_id), body=body, repeatable=False
+            )
+        )
 
-    def keys(self) -> Iterator[KeyDocument]:
+    @stream
+    def keys(self) -> Stream[KeyDocument]:
         """All keys of the tenant, newest first, those that have ended included."""
-        return self._pages(KeyPage, KEYS, {})
+        yield from self._pages(KeyPage, KEYS, {})
 
-    def revoke_key(self, key_id: str) -> None:
+    @call
+    def revoke_key(self, key_id: str) -> Steps[None]:
         """Let a key open nothing any more. Asking twice is harmless."""
-        self._remove(key_path(key_id))
+        yield from self._remove(key_path(key_id))
 
-    def audit(self) -> Iterator[AuditDocument]:
+    @stream
+    def audit(self) -> Stream[AuditDocument]:
         """What was done for the tenant, and with which key, newest first."""
-        return self._pages(AuditPage, "/v1/audit", {})
+        yield from self._pages(AuditPage, "/v1/audit", {})
 
-    def health(self) -> Alive:
+    @call
+    def health(self) -> Steps[Alive]:
         """Whether the server's process answers.
 
         Raises:
             Unreachable: it does not.
         """
-        return self._ask(Alive, "GET", "/healthz")
+        return (yield from self._ask(Alive, "GET", "/healthz"))
 
-    def readiness(self) -> Ready:
+    @call
+    def readiness(self) -> Steps[Ready]:
         """Whether the server can do its work.
 
         Raises:
             Refused: it answers, and cannot; the problem's errors name the parts out of reach.
             Unreachable: it does not answer.
         """
-        return self._ask(Ready, "GET", "/readyz")
+        return (yield from self._ask(Ready, "GET", "/readyz"))
 
-    def server_metrics(self) -> str:
+    @call
+    def server_metrics(self) -> Steps[str]:
         """What the server tells Prometheus, in its text format."""
-        return self._text("/metrics")
+        return (yield from self._text("/metrics"))

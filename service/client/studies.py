@@ -2,10 +2,9 @@
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from http import HTTPStatus
-from itertools import chain
 from typing import Any
 
 import httpx2
@@ -17,74 +16,110 @@ from service.api.paths import STUDIES, study_path
 from service.api.studies.schemas import StudyDocument, StudyPage
 from service.api.webhooks.schemas import DeliveryDocument, DeliveryList
 from service.client.backoff import TRANSIENT, NotYet
-from service.client.connection import Connection
+from service.client.transport.described import Described
+from service.client.transport.steps import (
+    Close,
+    Item,
+    Next,
+    Opened,
+    Steps,
+    Stream,
+    call,
+    stream,
+)
 
 
 class _AllTold(Exception):
     """The study has ended, and the event asked after is its last."""
 
 
-class StudyCalls(Connection):
+class StudyCalls(Described):
     """The calls that begin, show, steer and follow studies."""
 
+    @call
     def submit(
         self, spec: Mapping[str, Any] | BaseModel, *, idempotency_key: str | None = None
-    ) -> StudyDocument:
+    ) -> Steps[StudyDocument]:
         """Store a study, which begins as soon as a slot is free.
 
         The same key with the same document gives the same study, however often it is sent; one is
         made where none is given, so that repeating after a fault stores nothing twice.
         """
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
-        return self._ask(StudyDocument, "POST", STUDIES, body=_document(spec), headers=headers)
+        return (
+            yield from self._ask(
+                StudyDocument, "POST", STUDIES, body=_document(spec), headers=headers
+            )
+        )
 
-    def dry_run(self, spec: Mapping[str, Any] | BaseModel) -> DryRun:
+    @call
+    def dry_run(self, spec: Mapping[str, Any] | BaseModel) -> Steps[DryRun]:
         """Describe what a study would search, and store nothing."""
         params = {"dry_run": "true"}
-        return self._ask(DryRun, "POST", STUDIES, body=_document(spec), params=params)
+        return (yield from self._ask(DryRun, "POST", STUDIES, body=_document(spec), params=params))
 
-    def studies(self, *, state: str | None = None) -> Iterator[StudyDocument]:
+    @stream
+    def studies(self, *, state: str | None = None) -> Stream[StudyDocument]:
         """All studies, newest first, or those in one state."""
-        return self._pages(StudyPage, STUDIES, {"state": state})
+        yield from self._pages(StudyPage, STUDIES, {"state": state})
 
-    def study(self, study_id: str) -> StudyDocument:
+    @call
+    def study(self, study_id: str) -> Steps[StudyDocument]:
         """One study and how far it is."""
-        return self._ask(StudyDocument, "GET", study_path(study_id))
+        return (yield from self._ask(StudyDocument, "GET", study_path(study_id)))
 
-    def pause(self, study_id: str) -> StudyDocument:
+    @call
+    def pause(self, study_id: str) -> Steps[StudyDocument]:
         """Pause a study until it is resumed. Asking twice is harmless."""
-        return self._ask(StudyDocument, "POST", f"{study_path(study_id)}/pause")
+        return (yield from self._ask(StudyDocument, "POST", f"{study_path(study_id)}/pause"))
 
-    def resume(self, study_id: str) -> StudyDocument:
+    @call
+    def resume(self, study_id: str) -> Steps[StudyDocument]:
         """Resume a paused study. Asking twice is harmless."""
-        return self._ask(StudyDocument, "POST", f"{study_path(study_id)}/resume")
+        return (yield from self._ask(StudyDocument, "POST", f"{study_path(study_id)}/resume"))
 
-    def cancel(self, study_id: str) -> StudyDocument:
+    @call
+    def cancel(self, study_id: str) -> Steps[StudyDocument]:
         """End a study at once; what is complete stays. Asking twice is harmless."""
-        return self._ask(StudyDocument, "POST", f"{study_path(study_id)}/cancel")
+        return (yield from self._ask(StudyDocument, "POST", f"{study_path(study_id)}/cancel"))
 
-    def change_budget(self, study_id: str, **budget: float | None) -> StudyDocument:
+    @call
+    def change_budget(self, study_id: str, **budget: float | None) -> Steps[StudyDocument]:
         """Give a study another budget; null takes a limit away. A finished study runs on.
 
         Args:
             study_id: the study.
             budget: any of `trials`, `total_epochs`, `wall_seconds` and `device_hours`.
         """
-        return self._ask(StudyDocument, "PATCH", study_path(study_id), body={"budget": budget})
+        return (
+            yield from self._ask(
+                StudyDocument, "PATCH", study_path(study_id), body={"budget": budget}
+            )
+        )
 
-    def change_priority(self, study_id: str, priority: int) -> StudyDocument:
+    @call
+    def change_priority(self, study_id: str, priority: int) -> Steps[StudyDocument]:
         """Let a study come before others, or after them, where slots become free."""
-        return self._ask(StudyDocument, "PATCH", study_path(study_id), body={"priority": priority})
+        return (
+            yield from self._ask(
+                StudyDocument, "PATCH", study_path(study_id), body={"priority": priority}
+            )
+        )
 
-    def delete(self, study_id: str) -> None:
+    @call
+    def delete(self, study_id: str) -> Steps[None]:
         """Delete a study that has ended, with all of its trials and files."""
-        self._remove(study_path(study_id))
+        yield from self._remove(study_path(study_id))
 
-    def deliveries(self, study_id: str) -> list[DeliveryDocument]:
+    @call
+    def deliveries(self, study_id: str) -> Steps[list[DeliveryDocument]]:
         """What was sent, or is to be sent, to the study's webhook, newest first."""
-        return list(self._ask(DeliveryList, "GET", f"{study_path(study_id)}/webhooks").items)
+        return list(
+            (yield from self._ask(DeliveryList, "GET", f"{study_path(study_id)}/webhooks")).items
+        )
 
-    def watch(self, study_id: str, *, after: int = 0, patience: float = 120.0) -> Iterator[Event]:
+    @stream
+    def watch(self, study_id: str, *, after: int = 0, patience: float = 120.0) -> Stream[Event]:
         """The study's events after a number, each once and in order, until the study has ended.
 
         A stream that breaks is taken up again after the last event that arrived.
@@ -95,36 +130,47 @@ class StudyCalls(Connection):
         place = after
         while True:
             try:
-                events = self._again(partial(self._heard, study_id, place), patience=patience)
+                first, events = yield from self._again(
+                    partial(self._heard, study_id, place), patience=patience
+                )
             except _AllTold:
                 return
             try:
-                for event in events:
+                event: Event | None = first
+                while event is not None:
                     place = event.number
-                    yield event
+                    yield Item(event)
+                    event = yield from _following(events)
             except TRANSIENT:
-                continue
+                pass
+            yield Close(events)
 
-    def _heard(self, study_id: str, after: int) -> Iterator[Event]:
-        """The events of one stream, the first of which has arrived.
+    def _heard(self, study_id: str, after: int) -> Steps[tuple[Event, Opened]]:
+        """The first event of a stream, and the stream.
 
         Raises:
             NotYet: it ended before that, as it does when its server stops.
         """
-        events = self._listen(study_id, after=after)
-        for first in events:
-            return chain([first], events)
-        raise NotYet("its event stream stays empty")
-
-    def _listen(self, study_id: str, *, after: int) -> Iterator[Event]:
         headers = {"Last-Event-ID": str(after)}
-        with self._stream(f"{study_path(study_id)}/events", headers=headers) as response:
-            if response.status_code == HTTPStatus.NO_CONTENT:
-                raise _AllTold
-            for event in httpx2.EventSource(response):
-                if event.data and event.id.isdecimal():
-                    payload = json.loads(event.data)
-                    yield Event(number=int(event.id), kind=event.event, payload=payload)
+        path = f"{study_path(study_id)}/events"
+        events = yield from self._stream(path, headers=headers, events=True)
+        if events.response.status_code == HTTPStatus.NO_CONTENT:
+            raise _AllTold
+        first = yield from _following(events)
+        if first is None:
+            raise NotYet("its event stream stays empty")
+        return first, events
+
+
+def _following(events: Opened) -> Steps[Event | None]:
+    """The next event of a stream; null at its end."""
+    while True:
+        event: httpx2.ServerSentEvent | None = yield Next(events)
+        if event is None:
+            return None
+        if event.data and event.id.isdecimal():
+            payload = json.loads(event.data)
+            return Event(number=int(event.id), kind=event.event, payload=payload)
 
 
 def _document(spec: Mapping[str, Any] | BaseModel) -> Any:

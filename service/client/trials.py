@@ -1,9 +1,8 @@
 """Trials from the client: what was tried, trials of one's own, and their files."""
 
 import codecs
-import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
@@ -24,6 +23,15 @@ from service.client.downloaded import Downloaded, DownloadedBundle
 from service.client.downloads import ToldProgress, whole_zip
 from service.client.errors import Refused, Unfinished
 from service.client.files import FileCalls, missing_in
+from service.client.transport.steps import (
+    Close,
+    Item,
+    Sleep,
+    Steps,
+    Stream,
+    call,
+    stream,
+)
 
 _MAKING = HTTPStatus.ACCEPTED
 
@@ -40,22 +48,31 @@ class Waiting(TypedDict, total=False):
 class TrialCalls(FileCalls):
     """The calls that show trials, name new ones and bring their files."""
 
-    def trials(self, study_id: str, *, outcome: str | None = None) -> Iterator[TrialDocument]:
+    @stream
+    def trials(self, study_id: str, *, outcome: str | None = None) -> Stream[TrialDocument]:
         """All trials in the order of their numbers, or those that ended in one way."""
-        return self._pages(TrialPage, trials_path(study_id), {"outcome": outcome})
+        yield from self._pages(TrialPage, trials_path(study_id), {"outcome": outcome})
 
-    def trials_csv(self, study_id: str) -> str:
+    @call
+    def trials_csv(self, study_id: str) -> Steps[str]:
         """All trials in the order of their numbers, as CSV."""
-        return self._text(trials_path(study_id), format="csv")
+        return (yield from self._text(trials_path(study_id), format="csv"))
 
-    def trial(self, study_id: str, number: int) -> TrialDetail:
+    @call
+    def trial(self, study_id: str, number: int) -> Steps[TrialDetail]:
         """One trial, with its whole specification and its throughput record."""
-        return self._ask(TrialDetail, "GET", trial_path(study_id, number))
+        return (yield from self._ask(TrialDetail, "GET", trial_path(study_id, number)))
 
-    def metrics(self, study_id: str, number: int) -> list[EpochDocument]:
+    @call
+    def metrics(self, study_id: str, number: int) -> Steps[list[EpochDocument]]:
         """A trial's learning curve, by epoch."""
-        return self._ask(list[EpochDocument], "GET", f"{trial_path(study_id, number)}/metrics")
+        return (
+            yield from self._ask(
+                list[EpochDocument], "GET", f"{trial_path(study_id, number)}/metrics"
+            )
+        )
 
+    @call
     def enqueue(
         self,
         study_id: str,
@@ -64,7 +81,7 @@ class TrialCalls(FileCalls):
         hyperparameters: Mapping[str, bool | int | float | str | None] | None = None,
         *,
         patience: float = 30.0,
-    ) -> int:
+    ) -> Steps[int]:
         """Have a configuration of one's own tried before all that wait; returns its number.
 
         Hyperparameters that are left out are drawn. A finished study runs on for it.
@@ -77,21 +94,24 @@ class TrialCalls(FileCalls):
             "parametrization": parametrization,
             "hyperparameters": dict(hyperparameters or {}),
         }
-        return self._enqueue(study_id, named, patience)
+        return (yield from self._enqueue(study_id, named, patience))
 
-    def continue_trial(self, study_id: str, number: int, *, patience: float = 30.0) -> int:
+    @call
+    def continue_trial(self, study_id: str, number: int, *, patience: float = 30.0) -> Steps[int]:
         """Have a new trial go on from a trial's checkpoint; returns the new one's number.
 
         Raises:
             Unfinished: the server did not make the trial within `patience` seconds; it will.
         """
-        return self._enqueue(study_id, {"continues": number}, patience)
+        return (yield from self._enqueue(study_id, {"continues": number}, patience))
 
-    def _enqueue(self, study_id: str, named: Mapping[str, Any], patience: float) -> int:
+    def _enqueue(self, study_id: str, named: Mapping[str, Any], patience: float) -> Steps[int]:
         path, headers = trials_path(study_id), {"Idempotency-Key": uuid.uuid4().hex}
 
-        def number() -> int:
-            answer = self._ask(EnqueuedDocument, "POST", path, body=named, headers=headers)
+        def number() -> Steps[int]:
+            answer = yield from self._ask(
+                EnqueuedDocument, "POST", path, body=named, headers=headers
+            )
             if answer.number is None:
                 raise NotYet
             return answer.number
@@ -100,11 +120,12 @@ class TrialCalls(FileCalls):
             f"study {study_id} has taken the trial, and no coordinator made it within "
             f"{patience:g} s; it comes when one runs"
         )
-        return self._until_made(number, unfinished, patience=patience)
+        return (yield from self._until_made(number, unfinished, patience=patience))
 
+    @call
     def measure(
         self, study_id: str, number: int, *, patience: float = 300.0
-    ) -> MeasurementDocument:
+    ) -> Steps[MeasurementDocument]:
         """Have a trial's throughput measured again, alone; returns the new record.
 
         The search and the front go on by the record that they used.
@@ -114,11 +135,12 @@ class TrialCalls(FileCalls):
                 device's turn comes; or it failed, for the reason told.
         """
         path = trial_path(study_id, number)
-        known = {record.id for record in self.trial(study_id, number).measurements}
-        self._ask(MeasureDocument, "POST", f"{path}/measure", repeatable=False)
+        trial = yield from TrialCalls.trial.steps(self, study_id, number)
+        known = {record.id for record in trial.measurements}
+        yield from self._ask(MeasureDocument, "POST", f"{path}/measure", repeatable=False)
 
-        def measured() -> MeasurementDocument:
-            trial = self.trial(study_id, number)
+        def measured() -> Steps[MeasurementDocument]:
+            trial = yield from TrialCalls.trial.steps(self, study_id, number)
             for record in trial.measurements:
                 if record.id not in known:
                     return record
@@ -133,32 +155,33 @@ class TrialCalls(FileCalls):
             f"trial {number} of study {study_id} was not measured within {patience:g} s; "
             "it is when its device's turn comes"
         )
-        return self._until_made(measured, unfinished, patience=patience)
+        return (yield from self._until_made(measured, unfinished, patience=patience))
 
+    @call
     def report(
         self, study_id: str, number: int, *, form: Literal["json", "html", "csv"] = "json"
-    ) -> str:
+    ) -> Steps[str]:
         """The report of a trial, as text in the form asked for: its parameters are counted.
 
         Of a network of others, each layer is told of instead, see `network_report`.
         """
-        return self._text(f"{trial_path(study_id, number)}/report", format=form)
+        return (yield from self._text(f"{trial_path(study_id, number)}/report", format=form))
 
-    def log(self, study_id: str, number: int) -> str:
+    @call
+    def log(self, study_id: str, number: int) -> Steps[str]:
         """What the trial's last attempt has written so far."""
-        return self._log(study_id, number, 0).decode("utf-8", "replace")
+        return (yield from self._log(study_id, number, 0)).decode("utf-8", "replace")
 
-    def follow_log(
-        self, study_id: str, number: int, *, every_seconds: float = 1.0
-    ) -> Iterator[str]:
+    @stream
+    def follow_log(self, study_id: str, number: int, *, every_seconds: float = 1.0) -> Stream[str]:
         """The log as it grows, until the trial has ended; each attempt's from its beginning."""
         attempt, place, decoder = None, 0, _decoder()
         while True:
-            trial = self.trial(study_id, number)
+            trial = yield from TrialCalls.trial.steps(self, study_id, number)
             if trial.attempts and trial.attempts[-1].number != attempt:
                 attempt, place, decoder = trial.attempts[-1].number, 0, _decoder()
             try:
-                piece = self._log(study_id, number, place)
+                piece = yield from self._log(study_id, number, place)
             except Refused as error:
                 # A trial that waits, or has just begun, has no log yet.
                 if trial.ended or error.problem.status != HTTPStatus.NOT_FOUND:
@@ -166,16 +189,16 @@ class TrialCalls(FileCalls):
                 piece = b""
             place += len(piece)
             if text := decoder.decode(piece):
-                yield text
+                yield Item(text)
             if trial.ended:
                 return
-            time.sleep(every_seconds)
+            yield Sleep(every_seconds)
 
-    def _log(self, study_id: str, number: int, start: int) -> bytes:
+    def _log(self, study_id: str, number: int, start: int) -> Steps[bytes]:
         # A range ends where the file ended when it was asked for, however fast it grows.
         path, headers = f"{trial_path(study_id, number)}/log", {"Range": f"bytes={start}-"}
         try:
-            answer = self._request("GET", path, headers=headers)
+            answer = yield from self._request("GET", path, headers=headers)
         except Refused as error:
             if error.problem.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
                 return b""
@@ -183,9 +206,10 @@ class TrialCalls(FileCalls):
         partial = answer.status_code == HTTPStatus.PARTIAL_CONTENT
         return answer.content if partial else answer.content[start:]
 
+    @call
     def download(
         self, study_id: str, number: int, out: Path, *, told: ToldProgress | None = None
-    ) -> Downloaded:
+    ) -> Steps[Downloaded]:
         """Fetch a trial's checkpoint into the file `out`, whole or not at all.
 
         A transfer that breaks goes on where it broke. `told` is called with the bytes so far and
@@ -194,8 +218,9 @@ class TrialCalls(FileCalls):
         Raises:
             Damaged: the bytes that arrived do not have the digest that the server names.
         """
-        return self._download(f"{trial_path(study_id, number)}/checkpoint", out, told)
+        return (yield from self._download(f"{trial_path(study_id, number)}/checkpoint", out, told))
 
+    @call
     def onnx(
         self,
         study_id: str,
@@ -207,7 +232,7 @@ class TrialCalls(FileCalls):
         form: Literal["auto", "node", "loop"] | None = None,
         quantization: Literal["none", "qdq"] = "none",
         **options: Unpack[Waiting],
-    ) -> Downloaded:
+    ) -> Steps[Downloaded]:
         """Fetch a trial's model as an ONNX file, see `file`.
 
         Args:
@@ -227,14 +252,16 @@ class TrialCalls(FileCalls):
             "quantization": None if quantization == "none" else quantization,
         }
         query = urlencode({name: value for name, value in wanted.items() if value is not None})
-        return self._file(study_id, number, "onnx", out, query=query, **options)
+        return (yield from self._file(study_id, number, "onnx", out, query=query, **options))
 
+    @call
     def onnx_stream(
         self, study_id: str, number: int, out: Path, **options: Unpack[Waiting]
-    ) -> Downloaded:
+    ) -> Steps[Downloaded]:
         """Fetch a trial's model as an ONNX file that reads a sequence in pieces, see `file`."""
-        return self.file(study_id, number, "onnx_stream", out, **options)
+        return (yield from self._file(study_id, number, "onnx_stream", out, **options))
 
+    @call
     def c_files(
         self,
         study_id: str,
@@ -243,16 +270,19 @@ class TrialCalls(FileCalls):
         *,
         name: str = "model",
         **options: Unpack[Waiting],
-    ) -> Downloaded:
+    ) -> Steps[Downloaded]:
         """Fetch a trial's model as a ZIP file of `NAME.h` and `NAME.c`, see `file`."""
-        return self._file(study_id, number, "c", out, query=urlencode({"name": name}), **options)
+        query = urlencode({"name": name})
+        return (yield from self._file(study_id, number, "c", out, query=query, **options))
 
+    @call
     def dense(
         self, study_id: str, number: int, out: Path, **options: Unpack[Waiting]
-    ) -> Downloaded:
+    ) -> Steps[Downloaded]:
         """Fetch a trial's model as a state dict of plain torch.nn layers, see `file`."""
-        return self.file(study_id, number, "dense", out, **options)
+        return (yield from self._file(study_id, number, "dense", out, **options))
 
+    @call
     def file(
         self,
         study_id: str,
@@ -260,7 +290,7 @@ class TrialCalls(FileCalls):
         kind: Literal["onnx", "onnx_stream", "dense"],
         out: Path,
         **options: Unpack[Waiting],
-    ) -> Downloaded:
+    ) -> Steps[Downloaded]:
         """Fetch one file of a trial, in safetensors where it is dense, as `download` does.
 
         The server makes the file when it is first asked for.
@@ -270,7 +300,7 @@ class TrialCalls(FileCalls):
             Refused: no such file can be made of the model, for the reason told.
             Unfinished: it was not made within `patience` seconds.
         """
-        return self._file(study_id, number, kind, out, **options)
+        return (yield from self._file(study_id, number, kind, out, **options))
 
     def _file(
         self,
@@ -282,12 +312,13 @@ class TrialCalls(FileCalls):
         query: str = "",
         told: ToldProgress | None = None,
         patience: float = 300.0,
-    ) -> Downloaded:
+    ) -> Steps[Downloaded]:
         path = f"{trial_path(study_id, number)}/{kind}" + (f"?{query}" if query else "")
         what = f"the {kind} file of trial {number} of study {study_id}"
-        self._wait_for(path, what, patience)
-        return self._download(path, out, told)
+        yield from self._wait_for(path, what, patience)
+        return (yield from self._download(path, out, told))
 
+    @call
     def folder(
         self,
         study_id: str,
@@ -296,7 +327,7 @@ class TrialCalls(FileCalls):
         *,
         told: ToldProgress | None = None,
         patience: float = 600.0,
-    ) -> DownloadedBundle:
+    ) -> Steps[DownloadedBundle]:
         """Fetch all files of a trial, its card and its examples into the ZIP file `out`.
 
         The server makes what is not made yet. What cannot be had is named in the answer's
@@ -307,25 +338,29 @@ class TrialCalls(FileCalls):
             Unfinished: not all was made within `patience` seconds.
         """
         path = f"{trial_path(study_id, number)}/folder"
-        self._wait_for(path, f"the folder of trial {number} of study {study_id}", patience)
-        got = self._download(path, out, told, proof=whole_zip)
+        yield from self._wait_for(
+            path, f"the folder of trial {number} of study {study_id}", patience
+        )
+        got = yield from self._download(path, out, told, proof=whole_zip)
         return DownloadedBundle(**vars(got), missing=missing_in(out))
 
-    def card(self, study_id: str, number: int) -> str:
+    @call
+    def card(self, study_id: str, number: int) -> Steps[str]:
         """What a trial's model is, for people: the text of its `MODEL_CARD.md`."""
-        return self._text(f"{trial_path(study_id, number)}/card")
+        return (yield from self._text(f"{trial_path(study_id, number)}/card"))
 
-    def _wait_for(self, path: str, what: str, patience: float) -> None:
+    def _wait_for(self, path: str, what: str, patience: float) -> Steps[None]:
         """Ask for a file until it was made."""
 
-        def look() -> None:
+        def look() -> Steps[None]:
             # One byte is enough to learn whether it is there, or why it never will be.
-            with self._stream(path, headers={"Range": "bytes=0-0"}) as response:
-                if response.status_code == _MAKING:
-                    raise Busy(response)
+            answer = yield from self._stream(path, headers={"Range": "bytes=0-0"})
+            yield Close(answer)
+            if answer.response.status_code == _MAKING:
+                raise Busy(answer.response)
 
         unfinished = f"{what} was not made within {patience:g} s; it is there later"
-        self._until_made(look, unfinished, patience=patience)
+        yield from self._until_made(look, unfinished, patience=patience)
 
 
 def _decoder() -> codecs.IncrementalDecoder:

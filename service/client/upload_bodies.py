@@ -8,6 +8,10 @@ from pathlib import Path
 
 from service.client.downloads import ToldProgress
 
+READING_SECONDS = 900.0
+"""How long an answer may take: an upload is answered when it was read, which may wait for others
+that are read before it."""
+
 
 @contextmanager
 def form_files(

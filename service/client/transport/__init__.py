@@ -1,0 +1,1 @@
+"""How calls are described, and the two ways to perform them: at once, and awaited."""
