@@ -20,14 +20,11 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from service.data_home import default_data_dir
 from storage.blobs.places import FolderPlace, Place, place_of
 from storage.tenant_quota import TenantQuota
 
 _MEBIBYTE = 1 << 20
-
-
-def _default_data_dir() -> Path:
-    return Path.home() / ".local" / "share" / "reflectory"
 
 
 def _sqlite_in_data_dir(filename: str) -> Any:
@@ -117,7 +114,7 @@ class Settings(BaseSettings):
     )
 
     data_dir: Path = Field(
-        default_factory=_default_data_dir,
+        default_factory=default_data_dir,
         description="folder of everything that the server keeps; made when it is missing",
     )
     database_url: str = Field(

@@ -19,6 +19,7 @@ from service.http.kept_answers import Kept
 from service.http.problems import documented
 from service.webhooks.addresses import refuse_unreachable
 from storage.records import StudyState
+from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.studies import Studies
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
@@ -111,7 +112,9 @@ def list_studies(
 def get_study(study_id: str, held: Held, kept: Kept) -> StudyDocument:
     """One study and how far it is."""
     with held.database.read() as session:
-        return study_document(session, Studies(session).get(study_id), held.figures, kept)
+        study = study_document(session, Studies(session).get(study_id), held.figures, kept)
+        stored = ArtifactRows(session).bytes_of(study_id)
+        return study.model_copy(update={"stored_bytes": stored})
 
 
 @router.post("/{study_id}/cancel", responses=documented(403, 404))

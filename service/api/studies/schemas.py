@@ -65,6 +65,9 @@ class StudyDocument(Spec):
     finished_at: datetime | None
     progress: StudyProgress
     links: StudyLinks
+    stored_bytes: int | None = Field(
+        default=None, description="of all files of its trials; null but where one study is asked"
+    )
 
     @property
     def ended(self) -> bool:

@@ -4,10 +4,15 @@ from typing import Annotated
 
 import typer
 
-from service.commands import completion
+from service.commands.given import completion
 
 StudyArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="The study's id.", autocompletion=completion.studies)
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The study's id, 4 letters of its beginning or more, its name, latest, or latest~1.",
+        autocompletion=completion.studies,
+    ),
 ]
 TrialArgument = Annotated[
     int,
@@ -26,8 +31,15 @@ AnyTrialArgument = Annotated[
 ]
 DatasetArgument = Annotated[
     str,
-    typer.Argument(metavar="ID", help="The data set's id.", autocompletion=completion.datasets),
+    typer.Argument(
+        metavar="ID",
+        help="The data set's id, or as with studies.",
+        autocompletion=completion.datasets,
+    ),
 ]
 ModelArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="The model's id.", autocompletion=completion.models)
+    str,
+    typer.Argument(
+        metavar="ID", help="The model's id, or as with studies.", autocompletion=completion.models
+    ),
 ]

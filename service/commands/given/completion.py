@@ -12,6 +12,7 @@ import typer
 
 from service.client import Client, ClientError
 from service.commands.connection import find_server
+from service.commands.given.references import resolved
 
 Completion = tuple[str, str]
 """A value, and what it is."""
@@ -32,13 +33,13 @@ def studies(context: typer.Context, incomplete: str) -> list[Completion]:
 
 def trials(context: typer.Context, incomplete: str) -> list[Completion]:
     """Numbers of the trials of the study that was named before."""
-    study_id = str(context.params.get("study_id"))
+    named = {"study_id": str(context.params.get("study_id"))}
     return _asked(
         context,
         incomplete,
         lambda client: (
             (str(one.number), f"{one.architecture} {one.parametrization}, {one.outcome}")
-            for one in client.trials(study_id)
+            for one in client.trials(resolved(client, named)["study_id"])
         ),
     )
 
