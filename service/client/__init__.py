@@ -16,6 +16,7 @@ once.
 takes; see `service.client.transport.steps`.
 """
 
+from service.client.collections import CollectionCalls
 from service.client.connection import Connection
 from service.client.datasets import DatasetCalls
 from service.client.errors import ClientError, Damaged, Refused, Unfinished, Unreachable
@@ -35,9 +36,11 @@ __all__ = [
 ]
 
 
-class Client(NetworkCalls, DatasetCalls, ModelCalls, ServerCalls, Connection):
+class Client(NetworkCalls, CollectionCalls, DatasetCalls, ModelCalls, ServerCalls, Connection):
     """Speaks to one server. Threads may share it; close it, or use it in a `with` statement."""
 
 
-class AsyncClient(NetworkCalls, DatasetCalls, ModelCalls, ServerCalls, AsyncConnection):
+class AsyncClient(
+    NetworkCalls, CollectionCalls, DatasetCalls, ModelCalls, ServerCalls, AsyncConnection
+):
     """Speaks to one server from an event loop; use it in an `async with` statement."""
