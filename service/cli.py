@@ -33,7 +33,10 @@ class _Entry(NamedTuple):
 
 ENTRIES: Mapping[str, _Entry] = {
     "submit": _Entry(
-        "studies:submit", _STUDIES, "Submit a study.", "submit deploy/examples/digits.json --watch"
+        "studies:submit",
+        _STUDIES,
+        "Submit a study, or a collection: a document of several tasks or data sets.",
+        "submit deploy/examples/digits.json --watch",
     ),
     "compress": _Entry(
         "compress:compress",
@@ -208,6 +211,9 @@ ENTRIES: Mapping[str, _Entry] = {
         _SERVER,
         "Run attempts of a server's studies on this machine until Ctrl-C; nothing listens here.",
         "worker --server http://search.example:8080",
+    ),
+    "collections": _Entry(
+        "collections:commands", _STUDIES, "Studies of several data sets, and ranks over them."
     ),
     "datasets": _Entry("datasets:commands", _INPUTS, "Your own data, for studies to train on."),
     "models": _Entry(

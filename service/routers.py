@@ -3,6 +3,7 @@
 from service.api.agents import routes as workers
 from service.api.audit import routes as audit
 from service.api.catalog import routes as catalog
+from service.api.collections import routes as collections
 from service.api.dashboard import routes as dashboard
 from service.api.datasets import routes as datasets
 from service.api.devices import routes as devices
@@ -17,6 +18,7 @@ from service.api.quotas import routes as quota
 from service.api.studies import routes as studies
 from service.api.trials import routes as trials
 from service.api.webhooks import routes as webhooks
+from service.pages import collections as collection_pages
 from service.pages import compare, login, study_edits
 from service.pages import devices as device_pages
 from service.pages import form as form_pages
@@ -33,6 +35,7 @@ ROUTERS = (
     trials.router,
     webhooks.router,
     events.router,
+    collections.router,
     datasets.router,
     models.router,
     devices.router,
@@ -51,6 +54,7 @@ ROUTERS = (
     form_pages.router,
     upload_pages.router,
     paper_pages.router,
+    collection_pages.router,
     study_edits.router,
     study_pages.router,
     dashboard.router,

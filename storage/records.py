@@ -390,6 +390,33 @@ class MeasurementRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CollectionRecord:
+    """Studies that one document made, one for each of its data sets."""
+
+    id: str
+    tenant: str
+    name: str
+    source: dict[str, Json]
+    """The document as it was sent."""
+    budget: dict[str, Json] | None
+    """What its studies may take together; null: each has its own budget alone."""
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectionStudyRecord:
+    """A study's place in a collection."""
+
+    collection_id: str
+    study_id: str
+    position: int
+    """Counts from 0, in the order of the document."""
+    row: str
+    """What tells it from the collection's other studies: the name of its data set."""
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class EventRecord:
     """One event of a study; `number` counts from 1 without gaps."""
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from sqlalchemy.orm import Session
 
 from search.fronts import pareto
+from search.fronts.best_of_kind import BestOfKind, best_of_kinds
 from search.fronts.complete_trials import CompleteTrials
 from search.fronts.dominance import on_front
 from search.fronts.hypervolumes import Growth, HypervolumePoint
@@ -75,6 +76,10 @@ class Figures:
     def complete(self, session: Session, study: StudyRecord) -> Sequence[TrialSummary]:
         """Summaries of all complete trials, by number: what a plot shows beside the front."""
         return self._complete.summaries(session, study)
+
+    def kinds(self, session: Session, study: StudyRecord) -> Mapping[str, BestOfKind]:
+        """The best trial of each architecture and parametrization, by name."""
+        return self._once(study, "kinds", lambda: best_of_kinds(session, study, self._complete))
 
     def records(
         self, session: Session, study: StudyRecord, numbers: Collection[int]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from search.papers.finding import row_named, rows_named, table_named, unknown
+from search.papers.ranks import Pair, Ranks, ranks_of
 from search.papers.row import Preset, Row, System
 from search.papers.searched import SEARCHED
 from search.papers.table import Table
@@ -25,10 +26,13 @@ __all__ = [
     "PRESETS",
     "SEARCHED",
     "TABLES",
+    "Pair",
     "Preset",
+    "Ranks",
     "Row",
     "System",
     "Table",
+    "ranks_of",
     "row_named",
     "rows_named",
     "table_named",

@@ -9,9 +9,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from search.documents.several_tasks import several_tasks_at
 from service.api.fronts.schemas import FrontDocument
 from service.api.studies.schemas import StudyDocument
 from service.client import Client
+from service.commands.collections import submit_collection
 from service.commands.connection import UNFINISHED, Asked, asking, print_json
 from service.commands.given.arguments import StudyArgument
 from service.commands.shown.following import follow, open_view
@@ -33,8 +35,11 @@ def submit(
         bool, typer.Option("--dry-run", help="Check it and show the space; store nothing.")
     ] = False,
 ) -> None:
-    """Submit a study."""
+    """Submit a study, or a collection: a document of several tasks or data sets."""
     document = read_spec(spec)
+    if several_tasks_at(document) is not None:
+        submit_collection(asked, document, watch=watch, dry_run=dry_run)
+        return
     if dry_run:
         answer = asked.client.dry_run(document)
         asked.show(answer, dry_run_table(answer))

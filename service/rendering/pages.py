@@ -18,6 +18,12 @@ from search.documents.spaces import SpaceDescription
 from search.errors import Fault
 from search.studies.catalog import catalog
 from search.uploads.uploads import SUFFIXES
+from service.api.collections.schemas import (
+    CollectionDocument,
+    CollectionEntry,
+    RanksDocument,
+    ResultsDocument,
+)
 from service.api.datasets.schemas import DatasetDocument
 from service.api.devices.schemas import DeviceDocument
 from service.api.models.schemas import (
@@ -238,6 +244,24 @@ class Pages:
     def paper_table(self, table: TableDocument) -> str:
         """One table with its rows."""
         return self._render("paper_table.html", table=table)
+
+    def collections(
+        self, collections: Sequence[CollectionEntry], *, next_cursor: str | None
+    ) -> str:
+        """The list of collections."""
+        return self._render("collections.html", collections=collections, next_cursor=next_cursor)
+
+    def collection(
+        self, collection: CollectionDocument, results: ResultsDocument, ranks: RanksDocument
+    ) -> str:
+        """One collection."""
+        return self._render(
+            "collection.html",
+            collection=collection,
+            budget=collection.collection_budget or {},
+            sets={one.study: one for one in results.sets},
+            ranks=ranks,
+        )
 
     def study_report(self, report: StudyReport) -> str:
         """A study as one self-contained file."""

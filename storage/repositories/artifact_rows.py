@@ -202,12 +202,6 @@ class ArtifactRows:
             found |= {row.sha256: row.size for row in rows}
         return found
 
-    def bytes_of(self, study_id: str) -> int:
-        """Bytes of all files of a study's trials; what several of them name counts once."""
-        named = select(TrialArtifactRow.sha256).where(TrialArtifactRow.study_id == study_id)
-        total = select(func.sum(ArtifactRow.size)).where(ArtifactRow.sha256.in_(named))
-        return int(self._session.scalar(total) or 0)
-
     def add(self, artifact: ArtifactRecord) -> None:
         """Note that there are such bytes; harmless when repeated."""
         self.add_all([artifact])

@@ -3,10 +3,21 @@
 from dataclasses import fields
 from typing import Annotated
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails
 
 from models.spec import Spec
-from search.studies.spec import Budget, Priority
+from search.documents.several_tasks import several_tasks_at
+from search.studies.spec import Budget, Priority, StudySpec
+from service.api.paths import COLLECTIONS
 from storage.records import StudyLabels
 
 StudyName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -27,6 +38,29 @@ def _once_each(tags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Tags = Annotated[tuple[Tag, ...], AfterValidator(_once_each)]
+
+
+def _of_one_task(document: object) -> object:
+    """The document as it is.
+
+    Raises:
+        ValidationError: it names several tasks or data sets.
+    """
+    place = several_tasks_at(document)
+    if place is None:
+        return document
+    message = f"several tasks make a collection, not a study: POST the same to {COLLECTIONS}"
+    fault: InitErrorDetails = {
+        "type": "value_error",
+        "loc": place,
+        "input": document,
+        "ctx": {"error": ValueError(message)},
+    }
+    raise ValidationError.from_exception_data("StudySpec", [fault])
+
+
+OneStudy = Annotated[StudySpec, BeforeValidator(_of_one_task)]
+"""A study's document; that of a collection is refused with where it belongs."""
 
 
 class StudyChange(Spec):

@@ -8,11 +8,10 @@ from search.dispatch.claim_policy import places_for
 from search.documents.spaces import DryRun
 from search.studies import commands, removal, submission
 from search.studies import states as studies
-from search.studies.spec import StudySpec
 from service.api.paths import study_path
 from service.api.resources import Held, PageCursor, PageLimit, Resources
 from service.api.studies.documents import study_document, study_documents
-from service.api.studies.requests import StudyChange
+from service.api.studies.requests import OneStudy, StudyChange
 from service.api.studies.schemas import StudyDocument, StudyPage
 from service.api.waiting import PATIENCE_SECONDS, wait_for
 from service.http.entity_tags import NOT_MODIFIED
@@ -35,7 +34,7 @@ router = APIRouter(prefix="/v1/studies", tags=["studies"])
     },
 )
 def submit_study(
-    spec: StudySpec,
+    spec: OneStudy,
     held: Held,
     response: Response,
     dry_run: Annotated[

@@ -29,6 +29,14 @@ AnyTrialArgument = Annotated[
         autocompletion=completion.trials,
     ),
 ]
+CollectionArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The collection's id, or as with studies.",
+        autocompletion=completion.collections,
+    ),
+]
 DatasetArgument = Annotated[
     str,
     typer.Argument(

@@ -44,6 +44,15 @@ def trials(context: typer.Context, incomplete: str) -> list[Completion]:
     )
 
 
+def collections(context: typer.Context, incomplete: str) -> list[Completion]:
+    """Ids of the newest collections."""
+    return _asked(
+        context,
+        incomplete,
+        lambda client: ((one.id, f"{one.name}, {one.state}") for one in client.collections()),
+    )
+
+
 def datasets(context: typer.Context, incomplete: str) -> list[Completion]:
     """Ids of the newest data sets."""
     return _asked(

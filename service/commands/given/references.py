@@ -46,6 +46,7 @@ class _Sort:
 
 _SORTS: Mapping[str, _Sort] = {
     "study_id": _Sort("study", "studies", lambda client: client.studies()),
+    "collection_id": _Sort("collection", "collections", lambda client: client.collections()),
     "dataset_id": _Sort("data set", "data sets", lambda client: client.datasets()),
     "model_id": _Sort("model", "models", lambda client: client.models()),
 }
