@@ -7,7 +7,8 @@ from service.api.dashboard import routes as dashboard
 from service.api.datasets import routes as datasets
 from service.api.devices import routes as devices
 from service.api.events import routes as events
-from service.api.fronts import routes as figures
+from service.api.figures import routes as figures
+from service.api.fronts import routes as fronts
 from service.api.health import routes as health
 from service.api.keys import routes as keys
 from service.api.metrics import routes as metrics
@@ -27,6 +28,7 @@ from service.pages import uploads as upload_pages
 
 ROUTERS = (
     studies.router,
+    fronts.router,
     figures.router,
     reports.router,
     trials.router,

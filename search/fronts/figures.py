@@ -17,6 +17,7 @@ from search.fronts.dominance import on_front
 from search.fronts.hypervolumes import Growth, HypervolumePoint
 from search.fronts.importance import Importance, Importances
 from search.fronts.pareto import Front, hypervolume, objective_infos
+from search.fronts.recommendation import MAX_QUALITY_LOSS
 from search.studies import Objective, StudySpec
 from storage.records import StudyRecord, TrialRecord
 from storage.repositories.tallies import Tallies, Tally
@@ -61,14 +62,20 @@ class Figures:
         *,
         objectives: Sequence[Objective] | None = None,
         latest: bool = False,
+        max_quality_loss: float = MAX_QUALITY_LOSS,
     ) -> Front:
         """The front over the objectives asked for, or the study's own, see `pareto.front`."""
         wanted = None if objectives is None else tuple(objectives)
         return self._once(
             study,
-            ("front", wanted, latest),
+            ("front", wanted, latest, max_quality_loss),
             lambda: pareto.front(
-                session, study, objectives=wanted, latest=latest, complete=self._complete
+                session,
+                study,
+                objectives=wanted,
+                latest=latest,
+                max_quality_loss=max_quality_loss,
+                complete=self._complete,
             ),
         )
 

@@ -7,9 +7,9 @@ from search.graphs.metrics import Agreement
 from search.graphs.model_outputs import ModelOutputs
 from search.studies.spec import StudySpec
 from service.api.fronts.schemas import FrontDocument
+from service.figures.references import references_of
 from service.rendering.network_view import NetworkView
 from service.rendering.plots.front_plot import OF_MODELS, OF_NETWORKS, PlotWords
-from service.rendering.plots.references import references_of
 from storage.records import StudyRecord
 from storage.repositories.trials import Trials
 from storage.repositories.uploads import Datasets

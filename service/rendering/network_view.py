@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from search.graphs.metrics import AnyMetric
 from search.graphs.model_outputs import ModelOutputs
+from service.figures.references import Reference
 from service.rendering.network_words import SHORT_FORMS
-from service.rendering.plots.references import Reference
 from storage.records import DatasetRecord
 
 

@@ -13,10 +13,10 @@ from search.documents.region import Region
 from search.fronts.dominance import front_of, value_of
 from search.fronts.pareto import ObjectiveInfo
 from search.graphs.network_trial import BITS
+from service.figures.references import Reference
 from service.rendering.network_words import SHORT_FORMS
 from service.rendering.plots.axes import Axis, Tick, axis, label, log_axis, loss_axis
 from service.rendering.plots.colours import UNKNOWN, on_scale
-from service.rendering.plots.references import Reference
 from storage.records import TrialOrigin
 from storage.repositories.trial_summaries import TrialSummary
 
