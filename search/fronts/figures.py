@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from sqlalchemy.orm import Session
 
 from search.fronts import pareto
+from search.fronts.all_trials import AllTrials
 from search.fronts.complete_trials import CompleteTrials
 from search.fronts.dominance import on_front
 from search.fronts.hypervolumes import Growth, HypervolumePoint
@@ -21,7 +22,7 @@ from search.fronts.recommendation import MAX_QUALITY_LOSS
 from search.studies import Objective, StudySpec
 from storage.records import StudyRecord, TrialRecord
 from storage.repositories.tallies import Tallies, Tally
-from storage.repositories.trial_summaries import TrialSummary
+from storage.repositories.trial_summaries import ShownTrial, TrialSummary
 
 _T = TypeVar("_T")
 
@@ -48,6 +49,7 @@ class Figures:
         self._lock = threading.Lock()
         self._known: OrderedDict[Hashable, Future[Any]] = OrderedDict()
         self._complete = CompleteTrials()
+        self._all = AllTrials()
         self._growth = Growth()
         self._importances = Importances()
 
@@ -82,6 +84,10 @@ class Figures:
     def complete(self, session: Session, study: StudyRecord) -> Sequence[TrialSummary]:
         """Summaries of all complete trials, by number: what a plot shows beside the front."""
         return self._complete.summaries(session, study)
+
+    def trials(self, session: Session, study: StudyRecord) -> Sequence[ShownTrial]:
+        """All trials by number, in whatever state; how far they have trained may be out of date."""
+        return self._all.of(session, study)
 
     def records(
         self, session: Session, study: StudyRecord, numbers: Collection[int]

@@ -5,7 +5,17 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, Literal, TypeAlias
 
-from service.figures.style import DASHES, PALETTE, Figure, Json, Theme, is_wide, nothing, text
+from service.figures.style import (
+    DASHES,
+    PALETTE,
+    Figure,
+    Json,
+    Theme,
+    is_wide,
+    nothing,
+    plain,
+    text,
+)
 from storage.records import MetricRecord
 
 Across: TypeAlias = Literal["epoch", "seconds"]
@@ -103,7 +113,7 @@ def curves_figure(
     missing = [trial for trial in histories if trial not in shown]
     if missing:
         figure.caption.append(f"Without an epoch yet: trial {', '.join(map(str, missing))}.")
-    return figure.json()
+    return plain(figure.json())
 
 
 def _part(place: int, count: int, gap: float) -> list[float]:

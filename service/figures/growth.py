@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from search.documents.fronts import HypervolumePoint
-from service.figures.style import Figure, Json, Theme, finite, nothing, text
+from service.figures.style import Figure, Json, Theme, finite, nothing, plain, text
 
 
 def growth_figure(
@@ -57,4 +57,4 @@ def growth_figure(
         "height": 280,
     }
     figure.caption.append(f"{len(known):,} changes of the front, {y[-1]:.4g} now.")
-    return figure.json()
+    return plain(figure.json())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from search.documents.fronts import DimensionImportance, ObjectiveImportance
-from service.figures.style import PALETTE, Figure, Json, Theme, finite, nothing, text
+from service.figures.style import PALETTE, Figure, Json, Theme, finite, nothing, plain, text
 
 LEAST_TRIALS: Final = 20
 """A dimension that fewer trials have, or none of the front, is not ranked."""
@@ -52,7 +52,9 @@ def ranked_dimensions(
         for one in found.dimensions:
             trials[one.dimension] = max(trials.get(one.dimension, 0), one.trials)
     all_of_them = [
-        RankedDimension(name, count, on_front.get(name, 0)) for name, count in trials.items()
+        RankedDimension(name, count, on_front.get(name, 0))
+        for name, count in trials.items()
+        if count
     ]
     return sorted(
         all_of_them,
@@ -118,7 +120,7 @@ def importance_figure(
             f"Grey: fewer than {LEAST_TRIALS} trials, or none of the front, have it. It is not "
             "ranked."
         )
-    return figure.json()
+    return plain(figure.json())
 
 
 def _words(one: DimensionImportance, metric: str) -> str:

@@ -33,6 +33,16 @@ def read_numbers(words: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def readable_numbers(words: str) -> str:
+    """The same words, if they can be read; for what validates a query.
+
+    Raises:
+        ValueError: as `read_numbers`.
+    """
+    read_numbers(words)
+    return words
+
+
 def write_numbers(numbers: Iterable[int]) -> str:
     """The same list in its shortest form."""
     runs: list[list[int]] = []

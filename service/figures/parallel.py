@@ -1,6 +1,7 @@
 """Parallel coordinates out of lines and markers: hyperparameters and objectives of each trial."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,7 +25,11 @@ from storage.repositories.trial_summaries import TrialSummary
 MOST_LINES: Final = 300
 """How many trials are drawn that are neither on the front nor selected."""
 MOST_AXES: Final = 12
+FEW_AXES: Final = 6
+"""On a page that is not wide."""
 _MOST_OPTIONS: Final = 20
+_LINE: Final = 13
+"""Letters of a name on one line."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,7 @@ def parallel_figure(
     *,
     logarithmic: frozenset[str] = frozenset(),
     theme: Theme = "light",
+    most_axes: int = MOST_AXES,
 ) -> Json:
     """A line for each trial across its hyperparameters and objectives.
 
@@ -54,6 +60,7 @@ def parallel_figure(
         hyperparameters: of each trial that is shown, by number.
         logarithmic: hyperparameters whose space is, and so their axis.
         theme: of the page.
+        most_axes: how many axes there is room for; objectives come first.
     """
     title = "Parallel coordinates: hyperparameters and objectives"
     known = [trial for trial in study.trials if trial.number in hyperparameters]
@@ -62,7 +69,7 @@ def parallel_figure(
     kept = study.on_front | study.selected
     others = thinned([one.number for one in known if one.number not in kept], MOST_LINES)
     drawn = [trial for trial in known if trial.number in kept or trial.number in others]
-    axes, left_out = _axes(study, drawn, hyperparameters, logarithmic)
+    axes, left_out = _axes(study, drawn, hyperparameters, logarithmic, most_axes)
     if not axes:
         return nothing(theme, title, "All trials are alike.")
     figure = Figure(theme, title)
@@ -100,6 +107,7 @@ def _axes(
     drawn: Sequence[TrialSummary],
     hyperparameters: Mapping[int, Mapping[str, Any]],
     logarithmic: frozenset[str],
+    most_axes: int,
 ) -> tuple[list[_Axis], int]:
     """What differs between trials, hyperparameters of most trials first; and how many have none."""
     found: dict[str, dict[int, Any]] = {}
@@ -113,7 +121,7 @@ def _axes(
         ("parametrization", {trial.number: study.colour_name(trial) for trial in drawn}),
     ]
     choices = [(name, values) for name, values in choices if len(set(values.values())) > 1]
-    room = MOST_AXES - len(choices) - len(study.own)
+    room = most_axes - len(choices) - len(study.own)
     shown = [*choices, *((name, found[name]) for name in varied[: max(0, room)])]
     axes = [axis for name, values in shown if (axis := _axis(name, values, name in logarithmic))]
     for objective in study.own:
@@ -228,20 +236,21 @@ def _lines(
 
 def _scales(figure: Figure, axes: Sequence[_Axis]) -> None:
     """A vertical line for each axis, with its own values beside it."""
-    places = [(place, at, said) for place, axis in enumerate(axes) for at, said in axis.ticks]
-    figure.data.append(
+    figure.annotations += [
         {
-            "type": "scatter",
-            "mode": "text",
-            "x": [place for place, _, _ in places],
-            "y": [at for _, at, _ in places],
-            "text": [text(said) for _, _, said in places],
-            "textposition": "middle right",
-            "textfont": {"size": 11, "color": figure.shades.text},
-            "hoverinfo": "skip",
-            "showlegend": False,
+            "x": place,
+            "y": at,
+            "text": text(said),
+            "showarrow": False,
+            "xanchor": "left",
+            "xshift": 5,
+            "font": {"size": 11},
+            "bgcolor": figure.shades.back,
+            "opacity": 0.8,
         }
-    )
+        for place, axis in enumerate(axes)
+        for at, said in axis.ticks
+    ]
     figure.shapes += [
         {
             "type": "line",
@@ -263,13 +272,18 @@ def _scales(figure: Figure, axes: Sequence[_Axis]) -> None:
             "showgrid": False,
             "zeroline": False,
             "fixedrange": True,
-            "tickangle": 0 if len(axes) <= 8 else -30,
+            "tickangle": 0,
+            "tickfont": {"size": 11},
         },
         "yaxis": {"visible": False, "range": [-0.06, 1.06], "fixedrange": True},
     }
 
 
 def _broken(name: str) -> list[str]:
-    """A long name over two lines, at its last dot."""
-    head, dot, tail = name.rpartition(".")
-    return [head + dot, tail] if dot and len(name) > 12 else [name]
+    """A long name over several lines, broken behind dots and underscores."""
+    found = [""]
+    for part in re.findall(r"[^._ ]+[._ ]?", name):
+        if found[-1] and len(found[-1]) + len(part) > _LINE:
+            found.append("")
+        found[-1] += part
+    return found

@@ -146,6 +146,12 @@ def nothing(theme: Theme, title: str, why: str) -> Json:
     return found.json()
 
 
+def plain(figure: Json) -> Json:
+    """The figure without the buttons that select: nothing in it is to be selected."""
+    figure["config"]["modeBarButtonsToRemove"] = ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d"]
+    return figure
+
+
 def text(words: str) -> str:
     """Words as Plotly shows them, which reads some tags."""
     return escape(words, quote=False)

@@ -19,7 +19,7 @@ from service.figures.curves import MOST_CURVES, Across, Scale, curves_figure
 from service.figures.front import front_figure
 from service.figures.growth import growth_figure
 from service.figures.importance import importance_figure
-from service.figures.parallel import MOST_LINES, parallel_figure
+from service.figures.parallel import FEW_AXES, MOST_AXES, MOST_LINES, parallel_figure
 from service.figures.references import references_of
 from service.figures.shown import ShownStudy
 from service.figures.style import Json, Theme, thinned
@@ -115,7 +115,8 @@ def worth_a_curve(session: Session, study_id: str, front: Front) -> list[int]:
 
 def dimensions_on_front(front: Front) -> Mapping[str, int]:
     """Dimension -> how many points of a front have it."""
-    found: dict[str, int] = {}
+    # Every trial has one of these.
+    found = dict.fromkeys(("architecture", "parametrization"), len(front.points))
     for point in front.points:
         for name in point.hyperparameters:
             found[name] = found.get(name, 0) + 1
@@ -151,6 +152,7 @@ def _parallel(asked: Asked) -> Json:
         {number: record.hyperparameters for number, record in records.items()},
         logarithmic=logarithmic,
         theme=asked.choice.theme,
+        most_axes=MOST_AXES if asked.choice.panels > 1 else FEW_AXES,
     )
 
 

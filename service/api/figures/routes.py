@@ -10,7 +10,7 @@ from service.api.figures.gathering import FIGURES, Asked, FigureChoice, compared
 from service.api.figures.schemas import FigureDocument
 from service.api.resources import Held
 from service.figures.curves import Across, Scale
-from service.figures.numbers import read_numbers
+from service.figures.numbers import read_numbers, readable_numbers
 from service.figures.style import Theme
 from service.http.entity_tags import NOT_MODIFIED, IfNoneMatch, is_named, tag_of
 from service.http.kept_answers import Kept
@@ -21,11 +21,6 @@ from storage.repositories.studies import Studies
 router = APIRouter(prefix="/v1", tags=["figures"])
 
 ThemeQuery = Annotated[Theme, Query(description="colours for a light or a dark page")]
-
-
-def _readable(words: str) -> str:
-    read_numbers(words)
-    return words
 
 
 @router.get(
@@ -42,7 +37,7 @@ def get_figure(
     theme: ThemeQuery = "light",
     trials: Annotated[
         str,
-        AfterValidator(_readable),
+        AfterValidator(readable_numbers),
         Query(
             max_length=20_000,
             description="trials by number, such as `3,7-12`: those that stand out, and of `curves` "
@@ -56,7 +51,8 @@ def get_figure(
         Query(
             ge=1,
             le=2,
-            description="of `front`: 2 shows a third objective beside the first, 1 as sizes",
+            description="for how wide a page: with 2, `front` shows a third objective beside the "
+            "first, and with 1 as sizes; `parallel` has fewer axes with 1",
         ),
     ] = 2,
     across: Annotated[Across, Query(description="of `curves`: what the x axis counts")] = "epoch",
@@ -113,7 +109,7 @@ def compare_fronts(
     y: Annotated[Objective, Query(description="the objective up")] = "quality",
 ) -> dict[str, Any]:
     """The fronts of several studies over the same two objectives, a colour for each study."""
-    ids = list(dict.fromkeys(filter(None, map(str.strip, studies.split(",")))))
+    ids = dict.fromkeys(name for part in studies.split(",") if (name := part.strip()))
     with held.database.read() as session:
         found = [Studies(session).get(study_id) for study_id in ids]
         return compared(session, found, held.figures, x=x, y=y, theme=theme)
