@@ -1,5 +1,5 @@
 # noqa: INP001 -- a program of the build, in no package
-"""What hatch calls when it builds a wheel: the kernels' libraries go into it.
+"""What hatch calls when it builds a wheel: the kernels' libraries and the documentation go into it.
 
 `REFLECTORY_WHEEL_KERNELS=all` makes it an error that a compiler is missing; without it the wheel
 has those for which there is one.
@@ -24,6 +24,8 @@ class KernelsHook(BuildHookInterface[Any]):
         sys.path.insert(0, self.root)
         from models.kernels.prebuilt import build_all
 
+        # The server shows it under /help.
+        build_data["force_include"][str(Path(self.root) / "deploy" / "docs")] = "service/help"
         every = os.environ.get("REFLECTORY_WHEEL_KERNELS") == "all"
         for path in build_all(Path(self.root) / "build" / "kernels", every=every):
             build_data["force_include"][str(path)] = f"models/kernels/prebuilt/{path.name}"

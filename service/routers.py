@@ -17,8 +17,8 @@ from service.api.quotas import routes as quota
 from service.api.studies import routes as studies
 from service.api.trials import routes as trials
 from service.api.webhooks import routes as webhooks
+from service.pages import documentation, login
 from service.pages import form as form_pages
-from service.pages import login
 from service.pages import overview as pages
 from service.pages import papers as paper_pages
 from service.pages import report as reports
@@ -48,6 +48,7 @@ ROUTERS = (
     form_pages.router,
     upload_pages.router,
     paper_pages.router,
+    documentation.router,
     study_pages.router,
     dashboard.router,
 )

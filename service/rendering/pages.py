@@ -196,6 +196,10 @@ class Pages:
         """One table with its rows."""
         return self._render("paper_table.html", table=table)
 
+    def documentation(self, path: str, title: str, text: Markup) -> str:
+        """One page of the documentation."""
+        return self._render("documentation.html", path=path, title=title, text=text)
+
     def study_report(self, report: StudyReport) -> str:
         """A study as one self-contained file."""
         template = "study_report.html" if report.network is None else "network_study_report.html"
