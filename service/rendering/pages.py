@@ -263,6 +263,10 @@ class Pages:
             ranks=ranks,
         )
 
+    def documentation(self, path: str, title: str, text: Markup) -> str:
+        """One page of the documentation."""
+        return self._render("documentation.html", path=path, title=title, text=text)
+
     def study_report(self, report: StudyReport) -> str:
         """A study as one self-contained file."""
         template = "study_report.html" if report.network is None else "network_study_report.html"
