@@ -32,13 +32,16 @@ from service.api.trials.schemas import TrialDetail
 from service.http.problem_document import Problem
 from service.rendering.comparison import Comparison
 from service.rendering.compressed_page import CompressedPage
+from service.rendering.estimate import Estimate
 from service.rendering.filters import FILTERS
 from service.rendering.form_fields import FormFields
+from service.rendering.goals import FEW_PARAMETERS, GOALS, Goal
 from service.rendering.network_words import SHORT_FORMS
 from service.rendering.plots.colours import SERIES
 from service.rendering.plots.curves import Panel
 from service.rendering.plots.series import series_plot
-from service.rendering.spec_form import Values
+from service.rendering.range_text import usual_text
+from service.rendering.spec_form import Values, touched
 from service.rendering.study_report import StudyReport
 from service.rendering.study_view import StudyView
 from service.rendering.trial_files import TrialFile
@@ -204,6 +207,8 @@ class Pages:
         others: Sequence[Fault],
         found: SpaceDescription | None,
         spec: Mapping[str, Any] | None,
+        goal: tuple[Goal, Mapping[str, Any]] | None,
+        estimate: Estimate,
         uploads: Mapping[str, Mapping[str, str]],
     ) -> str:
         """The form of a study.
@@ -215,6 +220,8 @@ class Pages:
             others: what is wrong elsewhere.
             found: what a check has found that all is well with.
             spec: the document that was checked.
+            goal: what was just filled in, with its part of the document.
+            estimate: how long the study may take.
             uploads: field -> id -> title of the uploads that it may name.
         """
         return self._render(
@@ -226,6 +233,11 @@ class Pages:
             places=_places(form, beside),
             found=None if found is None else found.model_dump(mode="json"),
             spec=spec,
+            goal=goal,
+            goals=GOALS,
+            few_parameters=FEW_PARAMETERS,
+            estimate=estimate,
+            touched=touched(form, values, beside),
             uploads=uploads,
             objectives=OBJECTIVES,
             presets=catalog().presets,
@@ -343,22 +355,16 @@ def _bits(spec: Mapping[str, Any]) -> int:
 
 
 def _places(form: FormFields, names: Iterable[str]) -> dict[str, str]:
-    """Where in the form a field begins: a group of choices at its first, a range at its low end."""
+    """Where in the form a field begins: a group of choices at its first."""
     first = {
         "task": f"task-{form.tasks[0].kind}",
         "architectures": f"architectures-{form.architectures[0].kind}",
         "parametrizations": f"parametrizations-{form.parametrizations[0].kind}",
         "objectives": f"objectives-{OBJECTIVES[0]}",
-        "presets": "systems",
         "sampler": "sampler-usual",
         "early_stopping": "early_stopping-none",
     }
-    return {
-        name: first.get(name, name + ("-low" if name.startswith("space:") else ""))
-        .replace(":", "-")
-        .replace(".", "-")
-        for name in names
-    }
+    return {name: first.get(name, name).replace(":", "-").replace(".", "-") for name in names}
 
 
 @cache
@@ -371,6 +377,6 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= FILTERS  # pyright: ignore[reportUnknownMemberType]
+    environment.filters |= {**FILTERS, "usual_text": usual_text}  # pyright: ignore[reportUnknownMemberType]
     environment.globals["colours"] = SERIES  # pyright: ignore[reportUnknownMemberType]
     return environment
