@@ -366,10 +366,9 @@ def test_a_form_of_another_page_is_refused(client: TestClient) -> None:
     assert client.get("/v1/studies").json()["items"] == []
 
 
-@pytest.mark.parametrize("task", ["digits", "addition"])
 @pytest.mark.parametrize("goal", list(GOALS))
-def test_every_goal_is_shown_and_passes_the_check(client: TestClient, task: str, goal: str) -> None:
-    aimed_at = send(client, f"goal:{goal}", task=[task], **{"goal:parameters": ["9000"]})
+def test_every_goal_is_shown_and_passes_the_check(client: TestClient, goal: str) -> None:
+    aimed_at = send(client, f"goal:{goal}", **{"goal:parameters": ["9000"]})
     assert aimed_at.status_code == 200
     assert_strict(aimed_at)
     assert GOALS[goal].title in aimed_at.text
@@ -458,7 +457,7 @@ def test_uploads_are_picked_by_name_date_and_shape(client: TestClient) -> None:
     today = f"{now():%Y-%m-%d}"
     for field, upload, shape in (
         ("task:dataset:id", dataset, "classification, "),
-        ("compress:model", model, "gru 16, 8 to 10, "),
+        ("compress:model", model, "gru 6, 8 to 10, "),
     ):
         select = page.split(f'<select name="{field}"')[1].split("</select>")[0]
         options = {one["value"]: text for one, text in options_of(select)}
