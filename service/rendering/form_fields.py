@@ -190,7 +190,7 @@ def _bounds(objective: ObjectiveKind) -> Iterator[Field]:
     path = f"objectives.{objective.name}"
     for found in _fields(Bound.model_json_schema(), path, f"objectives:{objective.name}"):
         if found.path.rpartition(".")[2] in ends:
-            yield replace(found, label=f"interesting {found.label}")
+            yield replace(found, label=f"{objective.name} {found.label}", hint="")
 
 
 def _input(described: Mapping[str, Any]) -> tuple[Input, tuple[str, ...]] | None:
