@@ -1,9 +1,9 @@
 # noqa: INP001 -- a program of the build, in no package
 """What hatch calls when it builds a wheel.
 
-The module `reflectory`, the kernels' libraries and the documentation go into it.
+The module `reflectory`, the libraries of the kernels and the documentation go into it.
 
-The module is a file of `service`, so that the four packages stay where they are.
+The module `reflectory` is a file of `service`, so that the four packages stay where they are.
 `REFLECTORY_WHEEL_KERNELS=all` makes it an error that a compiler is missing; without it the wheel
 has those for which there is one.
 """
