@@ -28,9 +28,11 @@ from service.commands.studies import links_of, read_spec
 _DOCUMENT = Path(__file__).with_name("demo.json")
 """The study of whoever names none; `deploy/examples/digits.json` is a copy."""
 _DENSE = "dense"
+_BY_CHANCE = 0.02
+"""Accuracies of some hundred samples differ by so much without a reason."""
 _CAVEAT = (
-    "Accuracies are of some hundred samples: differences below 0.02 may be chance. This study "
-    "tries 128 units and more; on so few data a dense network of 16 units does as well."
+    f"Accuracies are of some hundred samples: differences below {_BY_CHANCE} may be chance.\n"
+    "All networks here have 128 units: on so few data, a dense one of 16 units does as well."
 )
 
 _STOP_SECONDS = 30.0
@@ -113,21 +115,34 @@ def _conclude(
         typer.echo(f"\n{front_plot(front, trials, width=console.width)}\n")
         typer.echo(f"Best {front.objectives[0].metric}: {_told(best)}")
     out.mkdir()
-    fetched = fetch(client, study.id, best.trial, out, quiet=quiet)
+    taken = _smallest_as_good(front.points, best)
+    fetched = fetch(client, study.id, taken.trial, out, quiet=quiet)
     end_if_lost(fetched)
-    return list(_lesson(front, trials)), fetched.files
+    said = (
+        f"Downloaded: trial {taken.trial}, the smallest that differs from the best by chance alone."
+    )
+    return [*_lesson(front, trials, best), said], fetched.files
 
 
-def _lesson(front: FrontDocument, trials: Sequence[TrialDocument]) -> Iterator[str]:
+def _smallest_as_good(points: Sequence[PointDocument], best: PointDocument) -> PointDocument:
+    """The point of the fewest parameters that differs from the best by no more than chance."""
+    least = (best.values["quality"] or 0.0) - _BY_CHANCE
+    as_good = [one for one in points if (one.values["quality"] or 0.0) >= least]
+    return min(as_good, key=lambda one: one.values["parameters"] or 0, default=points[0])
+
+
+def _lesson(
+    front: FrontDocument, trials: Sequence[TrialDocument], best: PointDocument
+) -> Iterator[str]:
     """What the front says of structured and dense networks of the same number of units."""
     of_trial = {trial.number: trial for trial in trials}
     structured = [point for point in front.ranked() if point.parametrization != _DENSE]
     dense = [trial for trial in trials if trial.parametrization == _DENSE]
-    dense.sort(key=lambda trial: -(trial.values["quality"] or 0.0))
+    dense.sort(key=lambda trial: trial.values["quality"] or 0.0, reverse=True)
     if not structured:
         yield "No structured network is on the front of this study."
         return
-    point, metric = structured[0], front.objectives[0].metric
+    metric, point = front.objectives[0].metric, _smallest_as_good(structured, best)
     trial, quality = of_trial[point.trial], shown(point.values.get("quality"), "quality")
     parameters = point.values["parameters"] or trial.dense_parameters
     yield (
