@@ -13,7 +13,6 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-
 _MODULE = ("service/reflectory_module.py", "reflectory.py")
 
 
