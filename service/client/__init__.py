@@ -22,6 +22,7 @@ from service.client.datasets import DatasetCalls
 from service.client.errors import (
     ClientError,
     Damaged,
+    ExportFailed,
     ExtraMissing,
     NoSuchStudy,
     Refused,
@@ -44,6 +45,7 @@ __all__ = [
     "Client",
     "ClientError",
     "Damaged",
+    "ExportFailed",
     "ExtraMissing",
     "NoSuchStudy",
     "Refused",

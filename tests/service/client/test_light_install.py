@@ -29,7 +29,7 @@ import sys
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if "." not in name and name not in {there!r}:
+        if name[0] != "_" and "." not in name and name not in {there!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Absent())
