@@ -40,7 +40,8 @@ endef
 # Each process that the tests start would compile all our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-nightly c-check bench gpu lint format types wheel-check clean
+.PHONY: help demo test test-slow test-nightly c-check bench gpu lint format types wheel-check docs \
+  pictures references clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -73,12 +74,12 @@ bench: $(VENV)/installed-test  ## Time the CPU kernels on a quiet machine and ke
 	@# Peers that take part where they install; the second is compiled against torch.
 	@$(BIN)/python $(PIP_QUIET) --no-deps --no-build-isolation geotorch torch-householder \
 	  || echo "geotorch or torch-householder does not install here; the table says so."
-	@$(BIN)/python -m tests.benchmarks.sequences --cpu --out deploy/BENCHMARKS.md
-	@{ echo; $(BIN)/python -m tests.benchmarks.phases --cpu; } | tee -a deploy/BENCHMARKS.md
-	@{ echo; $(BIN)/python -m tests.benchmarks.forms --cpu; } | tee -a deploy/BENCHMARKS.md
-	@{ echo; $(BIN)/python -m tests.benchmarks.epochs --cpu; } | tee -a deploy/BENCHMARKS.md
-	@{ echo; $(BIN)/python -m tests.benchmarks.structured; } | tee -a deploy/BENCHMARKS.md
-	@{ echo; $(BIN)/python -m tests.benchmarks.libraries; } | tee -a deploy/BENCHMARKS.md
+	@$(BIN)/python -m tests.benchmarks.sequences --cpu --out deploy/docs/benchmarks/kernels.md
+	@{ echo; $(BIN)/python -m tests.benchmarks.phases --cpu; } | tee -a deploy/docs/benchmarks/kernels.md
+	@{ echo; $(BIN)/python -m tests.benchmarks.forms --cpu; } | tee -a deploy/docs/benchmarks/kernels.md
+	@{ echo; $(BIN)/python -m tests.benchmarks.epochs --cpu; } | tee -a deploy/docs/benchmarks/kernels.md
+	@{ echo; $(BIN)/python -m tests.benchmarks.structured; } | tee -a deploy/docs/benchmarks/kernels.md
+	@{ echo; $(BIN)/python -m tests.benchmarks.libraries; } | tee -a deploy/docs/benchmarks/kernels.md
 
 # Any Python with torch and pytest will do: the kernels' own tests and their benchmark need no more,
 # nor the settings and fixtures of the others. The rest runs where it is installed. Most of the time
@@ -125,8 +126,18 @@ wheel-check: $(VENV)/installed-test  ## Build the wheel, install it elsewhere, s
 	@$(WHEEL_VENV)/bin/python -P tests/check_wheel.py deploy/examples/digits.json \
 	  $(abspath $(CLIENT_VENV))/bin
 
+docs: $(VENV)/installed-test  ## Build the documentation as a site, in dist/docs
+	@$(BIN)/python $(PIP_QUIET) -e '.[docs]'
+	@$(BIN)/zensical build --strict
+
+references: $(VENV)/installed-test  ## Write the reference pages from the code
+	@$(BIN)/python -m tests.references
+
+pictures: $(VENV)/installed-test  ## Draw the pictures of the documentation
+	@$(BIN)/python -m tests.pictures
+
 clean:  ## Remove everything that these targets made
-	rm -rf $(VENV) build dist $(DEMO_OUTPUT) .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist .cache $(DEMO_OUTPUT) .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/torch:

@@ -104,7 +104,7 @@ class ModelSpec(Spec):
         return self.architecture.build(self.signature, self.parametrization, generator=generator)
 
     def parameter_count(self) -> int:
-        """Trainable numbers, by closed formula: nothing is built."""
+        """Parameters that train, by closed formula: nothing is built."""
         return self.architecture.parameter_count(self.signature, self.parametrization)
 
     def paper_count(self) -> int:

@@ -47,8 +47,8 @@ def _storage(url: str) -> RDBStorage:
 
 
 def study_name(study: StudyRecord) -> str:
-    """The name that the dashboard shows."""
-    return study_title(study.name, study.id)
+    """Its name in Optuna's tables, which stays when the study is renamed."""
+    return study_title(str(study.spec.get("name", study.name)), study.id)
 
 
 def study_title(name: str, study_id: str) -> str:

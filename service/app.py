@@ -56,7 +56,9 @@ from service.observability.metrics import ServiceMetrics
 from service.observability.peers import WRITE_EVERY_SECONDS
 from service.observability.telemetry import telemetry_config
 from service.pages.login import LOGIN, LOGOUT
+from service.pages.shown_problems import problem_pages
 from service.rendering.pages import Pages
+from service.rendering.swagger import swagger_files
 from service.routers import ROUTERS
 from service.settings import Settings
 from storage.engine import Database
@@ -94,11 +96,13 @@ def create_app(settings: Settings) -> FastAPI:
     )
     # Its server counts what it refuses by itself.
     app.state.metrics = metrics
+    app.state.page_of_problem = problem_pages(Pages())
     add_error_handlers(app)
     app.add_exception_handler(StreamIsOver, no_more_events)
     app.add_exception_handler(UploadRefused, refuse_upload)
     for router in ROUTERS:
         app.include_router(router)
+    app.mount("/assets/swagger", StaticFiles(directory=swagger_files()), name="swagger")
     app.mount("/assets", StaticFiles(directory=_ASSETS), name="assets")
     app.add_middleware(
         Entrance,
@@ -108,6 +112,7 @@ def create_app(settings: Settings) -> FastAPI:
         access_log=settings.access_log,
         most=settings.requests_at_once,
         direct=DirectStreams(events, get_events),
+        page_of=app.state.page_of_problem,
     )
     # The last one added sees a request first.
     if settings.trusted_proxies:

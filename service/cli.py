@@ -5,7 +5,7 @@ A command's module is imported when it is called: the overview, and each command
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -33,7 +33,10 @@ class _Entry(NamedTuple):
 
 ENTRIES: Mapping[str, _Entry] = {
     "submit": _Entry(
-        "studies:submit", _STUDIES, "Submit a study.", "submit deploy/examples/digits.json --watch"
+        "studies:submit",
+        _STUDIES,
+        "Submit a study, or a collection: a document of several tasks or data sets.",
+        "submit deploy/examples/digits.json --watch",
     ),
     "compress": _Entry(
         "compress:compress",
@@ -48,7 +51,7 @@ ENTRIES: Mapping[str, _Entry] = {
         "watch 3f1c9a2b7d4e",
     ),
     "list": _Entry(
-        "studies:list_studies", _STUDIES, "List studies, newest first.", "list --state running"
+        "lists:list_studies", _STUDIES, "List studies, newest first.", "list --state running"
     ),
     "show": _Entry(
         "studies:show",
@@ -90,7 +93,7 @@ ENTRIES: Mapping[str, _Entry] = {
         "reproduce ucr --rows GunPoint,Coffee --seeds 2 --budget 30min",
     ),
     "cancel": _Entry(
-        "studies:cancel",
+        "changes:cancel",
         _STUDIES,
         "Cancel a study: what waits and what runs ends, what is complete stays.",
         "cancel 3f1c9a2b7d4e",
@@ -167,6 +170,12 @@ ENTRIES: Mapping[str, _Entry] = {
         "Run the whole service on this machine until Ctrl-C; a later start goes on from there.",
         "serve --data-dir data --port 8080",
     ),
+    "doctor": _Entry(
+        "operators.doctor:doctor",
+        _SERVER,
+        "Look at what is there on this machine and its server, what is wrong, and what to do.",
+        "doctor --data-dir data",
+    ),
     "devices": _Entry(
         "server:devices",
         _SERVER,
@@ -202,6 +211,9 @@ ENTRIES: Mapping[str, _Entry] = {
         _SERVER,
         "Run attempts of a server's studies on this machine until Ctrl-C; nothing listens here.",
         "worker --server http://search.example:8080",
+    ),
+    "collections": _Entry(
+        "collections:commands", _STUDIES, "Studies of several data sets, and ranks over them."
     ),
     "datasets": _Entry("datasets:commands", _INPUTS, "Your own data, for studies to train on."),
     "models": _Entry(
@@ -274,8 +286,26 @@ application = typer.Typer(
 )
 
 
+def _tell_versions(asked: bool) -> None:
+    if asked:
+        from service.commands.operators.versions import tell_versions
+
+        tell_versions()
+        raise typer.Exit
+
+
 @application.callback()
-def _root() -> None:
+def _root(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_tell_versions,
+            is_eager=True,
+            help="Print the versions of this program, of Python and of the server, and end.",
+        ),
+    ] = False,
+) -> None:
     """Everything is in the commands."""
 
 

@@ -41,7 +41,9 @@ from search.errors import (
     WorkerRefused,
 )
 from search.logs import bound
-from service.http.problems import ProblemFault, ReachedQuota, problem_response
+from service.http.problem_document import Problem, ProblemFault, ReachedQuota
+from service.http.problem_pages import PageOfProblem, wants_page
+from service.http.problems import problem_response
 from service.http.request_watch import REQUEST_ID, ids_of
 from service.http.validation import faults
 from storage.errors import (
@@ -243,12 +245,18 @@ def _invalid_request(request: Request, error: Exception) -> Response:
 
 def _unexpected_error(request: Request, _error: Exception) -> Response:
     # Starlette raises the error again after this answer, and the server logs it.
-    return problem_response(
+    answer = problem_response(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "the server met an error that it did not expect; its log has the details",
         # This answer comes from further out than all others.
         headers={REQUEST_ID: request.scope[REQUEST_ID]},
     )
+    if not wants_page(request.scope, request.headers):
+        return answer
+    page_of: PageOfProblem = request.app.state.page_of_problem
+    page = page_of(Problem.model_validate_json(bytes(answer.body)), request.scope)
+    page.headers[REQUEST_ID] = request.scope[REQUEST_ID]
+    return page
 
 
 def _body_schema(request: Request) -> Mapping[str, Any] | None:

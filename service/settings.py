@@ -20,14 +20,11 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from service.data_home import default_data_dir
 from storage.blobs.places import FolderPlace, Place, place_of
 from storage.tenant_quota import TenantQuota
 
 _MEBIBYTE = 1 << 20
-
-
-def _default_data_dir() -> Path:
-    return Path.home() / ".local" / "share" / "reflectory"
 
 
 def _sqlite_in_data_dir(filename: str) -> Any:
@@ -117,7 +114,7 @@ class Settings(BaseSettings):
     )
 
     data_dir: Path = Field(
-        default_factory=_default_data_dir,
+        default_factory=default_data_dir,
         description="folder of everything that the server keeps; made when it is missing",
     )
     database_url: str = Field(
@@ -242,7 +239,7 @@ class Settings(BaseSettings):
     ray_address: str = Field(
         default="auto",
         description="the Ray cluster, as `host:port` of its head; `auto`: the one that this "
-        "machine is a node of, see deploy/RAY.md",
+        "machine is a node of, see deploy/docs/how-to/ray.md",
     )
     ray_scratch: Path = Field(
         default=Path("/tmp/reflectory"),
@@ -373,7 +370,7 @@ class Settings(BaseSettings):
     quotas: QuotaSettings = Field(
         default=QuotaSettings(),
         description="what each tenant may have, as a JSON object; what it does not name stays as "
-        "it is by default, and null is no limit; see deploy/QUOTAS.md",
+        "it is by default, and null is no limit; see deploy/docs/how-to/quotas.md",
     )
     max_spec_bytes: int = Field(
         default=_MEBIBYTE, ge=1024, description="largest body of a request, uploads excepted"
@@ -428,7 +425,8 @@ class Settings(BaseSettings):
     )
     telemetry: bool = Field(
         default=False,
-        description="whether requests are traced with OpenTelemetry, see deploy/OBSERVABILITY.md",
+        description="whether requests are traced with OpenTelemetry, see "
+        "deploy/docs/how-to/observability.md",
     )
     access_log: bool = Field(
         default=False,

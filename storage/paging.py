@@ -1,10 +1,10 @@
 """Pages of rows that are listed newest first, by their time and their id."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import Row, Select, bindparam, tuple_
+from sqlalchemy import ColumnElement, Row, Select, bindparam, tuple_
 from sqlalchemy.orm import Session
 from sqlalchemy.sql import select
 
@@ -25,6 +25,7 @@ def newest_first(
     limit: int,
     cursor: str | None,
     record: Callable[[Row[Any]], _Record],
+    where: Sequence[ColumnElement[bool]] = (),
     **equal: object,
 ) -> Page[_Record]:
     """One page of a table's rows.
@@ -36,6 +37,7 @@ def newest_first(
         limit: how many make a page.
         cursor: behind which row the page begins; null: at the newest.
         record: makes a row into what is given out.
+        where: other conditions that the listed rows hold.
         equal: columns, and what stands in them in the rows that are listed.
 
     Raises:
@@ -46,7 +48,10 @@ def newest_first(
     asked = {"rows": limit + 1, **equal}
     if cursor is not None:
         asked["after_at"], asked["after_id"] = instant_and_id_behind(cursor)
-    rows = run(session, _statement(table, at, tuple(equal), cursor is not None), asked).all()
+    statement = _statement(table, at, tuple(equal), cursor is not None)
+    if where:
+        statement = statement.where(*where)
+    rows = run(session, statement, asked).all()
     items = [record(row) for row in rows[:limit]]
     if len(rows) <= limit:
         return Page(items=items, next_cursor=None)

@@ -145,6 +145,9 @@ class StudyRecord(StudyEnding):
     id: str
     tenant: str = LOCAL
     name: str
+    """What people call it; the document keeps the name that it was sent with."""
+    tags: tuple[str, ...] = ()
+    notes: str = ""
     state: StudyState
     state_cause: StudyCause | None = None
     """Why it stands there, where there is something to say."""
@@ -170,6 +173,15 @@ class StudyRecord(StudyEnding):
         # That it failed is what its state says.
         failed = self.state_cause is StudyCause.FAILED
         return sentence(None if failed else self.state_cause, self.state_detail)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyLabels:
+    """What people call a study and write of it; null is what a change leaves as it is."""
+
+    name: str | None = None
+    tags: tuple[str, ...] | None = None
+    notes: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,6 +387,33 @@ class MeasurementRecord:
     seconds: float
     """How long the measurement lock was held for it."""
     created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectionRecord:
+    """Studies that one document made, one for each of its data sets."""
+
+    id: str
+    tenant: str
+    name: str
+    source: dict[str, Json]
+    """The document as it was sent."""
+    budget: dict[str, Json] | None
+    """What its studies may take together; null: each has its own budget alone."""
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectionStudyRecord:
+    """A study's place in a collection."""
+
+    collection_id: str
+    study_id: str
+    position: int
+    """Counts from 0, in the order of the document."""
+    row: str
+    """What tells it from the collection's other studies: the name of its data set."""
+    seed: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
-"""`python -m tests.spec_reference > deploy/SPEC.md`: every field of a study spec, from the code.
+"""Every field of a study spec, from the code.
 
-A test holds the file to what this writes, and every field to having a description.
+`python -m tests.spec_reference > deploy/docs/reference/spec.md` writes the file. A test
+holds the file to what this writes, and every field to having a description.
 """
 
 import json
@@ -28,8 +29,7 @@ _FOUND_OUT = frozenset({"kind", "facts"})
 _HEAD = """# Every field of a study spec
 
 What `POST /v1/studies` takes. Only `task` is required; unknown keys are refused anywhere. This file
-is written by `python -m tests.spec_reference`, from the code itself. [The README](../README.md)
-says what it is all for.
+is written by `python -m tests.spec_reference`, from the code itself.
 """
 
 _SPACE = """## What is searched, unless `space` says otherwise

@@ -97,7 +97,7 @@ def _anything(_: SequenceCall) -> bool:
 # Measured in fp32 with one thread (tests/benchmarks): our kernels take 0.2 to 0.6 of torch.nn's
 # time for every RNN and GRU, and less for low rank. A dense LSTM is oneDNN's own ground: inference
 # is a draw; training takes us 1.1 to 1.8 of its time up to B = 64 or from n = 384 on, and 0.65 to
-# 1 where the batch is larger and n smaller. On an H100 (deploy/GPU_BENCHMARKS.md)
+# 1 where the batch is larger and n smaller. On an H100 (deploy/docs/benchmarks/gpu.md)
 # cuDNN has what it computes, which is dense, but for stacks: ours take 1.1 to 1.8 of its time at
 # n = 128. Ours have what else fits, see Note [What fits]: low rank takes 0.2 to 0.8 of dense from
 # n = 256 on. Then comes the loop as a graph, which saves the launches: 1.6 to 3.5 of dense.

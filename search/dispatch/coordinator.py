@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session
 
 from search.agents.executors import AttemptTicket, Executor, Exit, Slot
 from search.agents.renewal_watch import RenewalWatch
+from search.collections import CollectionBudgets
 from search.dispatch.booked_ahead import BookedAhead
 from search.dispatch.claim_policy import Capacity, Choosing, others, say_that_it_waits, serves
 from search.dispatch.coordinator_report import CLAIM_LEASES, CoordinatorReport
@@ -159,6 +160,7 @@ class Coordinator:
         self._threads = FairThreads(_THREADS, name="exchange", weight=self._weight)
         self._starts = Starts(database, executor, owner=owner, lease_seconds=lease_seconds)
         self._tenants = TenantShares()
+        self._collections = CollectionBudgets(database)
         self._in_background: dict[str, Future[None]] = {}
         self._done = False
         """Whether work in the background is done that no round has seen."""
@@ -403,6 +405,10 @@ class Coordinator:
             return True
         with self.database.read() as session:
             return not Quotas(session).is_full("queued_trials", run.tenant)
+
+    def may_begin(self, study_id: str) -> bool:
+        """Whether the study's collection, where it is of one, has a trial left to begin."""
+        return self._collections.may_begin(study_id)
 
     def has_a_moment(self, study_id: str) -> bool:
         """Whether the round may wait a moment for the study's sampler."""
@@ -681,6 +687,7 @@ class Coordinator:
             claims = Studies(session).claims(other_than=self._owner)
             theirs = others(session, owner=self._owner, lease_seconds=self._lease_seconds)
             self._tenants.look(session, {study.tenant for study in studies})
+        self._collections.look()
         runs = {(run.tenant, run.priority) for run in self._runs.values()}
         self._ahead.is_allowed = not theirs and len(runs) == 1
         stale = self._claims_watch.stale(claims)

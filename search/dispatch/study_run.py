@@ -360,6 +360,8 @@ class StudyRun:
         if not self._may_start():
             return
         waiting = self._unattended()
+        if not self._study.dispatcher.may_begin(self._study.id):
+            waiting = [trial for trial in waiting if trial.dispatched]
         held = self._duplicates.held(waiting)
         decisions = self._decisions
         by_number = {

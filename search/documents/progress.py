@@ -35,6 +35,8 @@ class StudyProgress(Spec):
     wall_seconds: float
     device_hours: float
     hypervolume: float | None
+    front_points: int | None = None
+    """How many trials are on the front; null from older servers."""
     measuring_share: float
     """Share of the running time in which the measurement lock was in use."""
     eta_seconds: float | None

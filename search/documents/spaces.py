@@ -103,7 +103,9 @@ class MemoryCandidate(Spec):
     architecture: str
     parametrization: str
     hyperparameters: Mapping[str, Scalar | None]
-    bytes: int = Field(description="that it is predicted to take, as deploy/MEMORY.md says")
+    bytes: int = Field(
+        description="that it is predicted to take, see deploy/docs/explanation/memory.md"
+    )
 
 
 class SpaceMemory(Spec):

@@ -1,5 +1,6 @@
 """Fronts: which trials no other dominates, their hypervolume, and what follows for files."""
 
+from search.fronts.best_of_kind import BestOfKind, kind_name
 from search.fronts.dominance import front_of, value_of
 from search.fronts.figures import Figures, Standing
 from search.fronts.hypervolumes import FRONT
@@ -9,11 +10,13 @@ from search.fronts.unmeasured import best_ends, may_be_on_front, may_join, middl
 
 __all__ = [
     "FRONT",
+    "BestOfKind",
     "Figures",
     "ObjectiveInfo",
     "Standing",
     "best_ends",
     "front_of",
+    "kind_name",
     "may_be_on_front",
     "may_join",
     "middles",

@@ -22,13 +22,15 @@ def progress(
     tally = tally or figures.tally(session, study)
     wall = study.running_seconds
     epochs_left = _epochs_left(study, budget, tally.epochs_trained)
+    standing = figures.standing(session, study)
     return StudyProgress(
         trials=_totals(tally.counts, budget.trials),
         epochs_trained=tally.epochs_trained,
         epochs_left=epochs_left,
         wall_seconds=wall,
         device_hours=tally.device_time.seconds / 3600,
-        hypervolume=figures.standing(session, study).hypervolume,
+        hypervolume=standing.hypervolume,
+        front_points=len(standing.front),
         measuring_share=min(1.0, tally.measuring_seconds / wall) if wall > 0 else 0.0,
         eta_seconds=_eta(study, budget, tally, epochs_left),
     )

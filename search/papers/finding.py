@@ -5,7 +5,8 @@ from difflib import get_close_matches
 
 from search.documents.papers import RowEntry
 from search.errors import UnknownName
-from search.papers.row import Table
+from search.papers.searched import SEARCHED
+from search.papers.table import Table
 from search.papers.tables import TABLES
 
 _ALIKE = 0.5
@@ -38,9 +39,20 @@ def row_named(entries: Sequence[RowEntry], key: str) -> RowEntry:
 
 
 def rows_named(
-    entries: Sequence[RowEntry], *, rows: Iterable[str] = (), systems: Iterable[str] = ()
+    entries: Sequence[RowEntry],
+    *,
+    rows: Iterable[str] = (),
+    systems: Iterable[str] = (),
+    searched: bool = False,
 ) -> Sequence[RowEntry]:
-    """Rows of a table by key or group, of some systems; by default all.
+    """Rows of a table by key or group, of some systems; by default all that a paper prints.
+
+    Args:
+        entries: all rows of the table.
+        rows: keys or groups.
+        systems: names of systems.
+        searched: whether the searched rows belong to it, each of which takes a whole study. Those
+            that are named by key or system do.
 
     Raises:
         UnknownName: a name is none of the table's.
@@ -62,6 +74,7 @@ def rows_named(
         for entry in entries
         if (not keys or {entry.key, entry.key.partition("/")[0]} & keys)
         and (not names or entry.system in names)
+        and (searched or entry.system != SEARCHED or entry.key in keys or entry.system in names)
     ]
 
 

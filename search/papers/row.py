@@ -10,11 +10,11 @@ from models.architectures import AnyArchitecture
 from models.model import ModelSpec
 from models.parametrizations import AnyFamily
 from models.spec import Signature, Spec
-from search.documents.papers import Claim, RowEntry, Source, TableDocument, TableEntry
+from search.documents.papers import Claim, RowEntry, Source
 from search.tasks import AnyTask
 from search.training.trial_spec import TrainingSpec
 
-_SEEDED = ("split_seed", "seed")
+SEEDED = ("split_seed", "seed")
 """Fields of tasks that a repetition moves: what is set aside, and what is generated."""
 
 _OPERATIONS_A_SECOND = 4e9
@@ -132,7 +132,7 @@ class Row(Spec):
                 generated.
         """
         task = self.task.model_dump(mode="json", exclude={"facts"}, exclude_defaults=True)
-        moved = {name: seed for name in _SEEDED if name in type(self.task).model_fields}
+        moved = {name: seed for name in SEEDED if name in type(self.task).model_fields}
         architecture, family = self.system.architecture, self.system.parametrization
         return {
             "name": f"{table}: {self.key}, seed {seed}",
@@ -168,25 +168,6 @@ class Row(Spec):
             deviation=self.deviation,
             unreachable=self.unreachable,
             spec=self.document(table),
-        )
-
-
-class Table(Spec):
-    """A table or figure of a paper, or the same one of several."""
-
-    name: str
-    title: str
-    about: str = Field(description="what is compared, on what, and how it is trained here")
-    rows: tuple[Row, ...]
-
-    def entry(self) -> TableEntry:
-        """The table without its rows."""
-        return TableEntry(name=self.name, title=self.title, about=self.about, rows=len(self.rows))
-
-    def document(self) -> TableDocument:
-        """The table as the API answers with it."""
-        return TableDocument(
-            **self.entry().model_dump(), entries=tuple(row.entry(self.name) for row in self.rows)
         )
 
 

@@ -139,6 +139,10 @@ class Dispatcher(Protocol):
         """Whether the study's tenant may have more trials wait."""
         ...
 
+    def may_begin(self, study_id: str) -> bool:
+        """Whether the study's collection, where it is of one, has a trial left to begin."""
+        ...
+
     def has_a_moment(self, study_id: str) -> bool:
         """Whether the round may wait a moment for the study's sampler."""
         ...

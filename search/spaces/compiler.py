@@ -23,6 +23,7 @@ from models.errors import ConversionError, SlotError, SpecError
 from models.model import ModelSpec
 from models.parametrizations import AnyFamily
 from models.spec import Signature, Slot, Spec
+from search.documents.nearest import allowed_instead
 from search.errors import Fault, SpecRefused
 from search.spaces.dimension import Options, Override, Range, Scalar
 from search.spaces.draws import (
@@ -141,10 +142,13 @@ def _refuse_unknown_names(spec: SpaceSpec, names: Mapping[str, tuple[str, ...]])
     known = {name for all_of_one in names.values() for name in all_of_one}
     unknown = [name for name in spec.space if name not in known]
     if unknown:
-        allowed = ", ".join(sorted(known))
         raise SpecRefused(
             [
-                Fault(f"space.{name}", f"no candidate has {name!r}; allowed are {allowed}")
+                Fault(
+                    f"space.{name}",
+                    f"no candidate has {name!r}"
+                    + allowed_instead(name, sorted(known), rest="a dry run without it has all"),
+                )
                 for name in unknown[:_MOST_UNKNOWN]
             ]
         )

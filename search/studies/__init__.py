@@ -12,7 +12,7 @@ from search.studies.configurations import (
     seeded,
 )
 from search.studies.feasibility import bytes_wanted, largest_bytes, refusals
-from search.studies.memory import Need, measuring_need, need_of, of_stack
+from search.studies.memory import MemoryPlace, Need, measuring_need, need_of, of_stack
 from search.studies.named_trials import NamedFirst, NamedTrial, needed_checkpoints, precedence
 from search.studies.removal import forget_deleted
 from search.studies.space_of import space_of
@@ -25,13 +25,16 @@ from search.studies.spec import (
     measured_kind,
 )
 from search.studies.states import ENDED, ended_after_dispatch, enter, in_progress, priority_of
+from search.studies.submission import CheckedStudy, check, digest_of, dry_run, store
 from search.studies.warm_start import knowledge_of
 
 __all__ = [
     "ENDED",
     "OBJECTIVES",
     "Budget",
+    "CheckedStudy",
     "Limits",
+    "MemoryPlace",
     "NamedFirst",
     "NamedTrial",
     "Need",
@@ -43,7 +46,10 @@ __all__ = [
     "StudySpec",
     "Throughput",
     "bytes_wanted",
+    "check",
     "configuration_of",
+    "digest_of",
+    "dry_run",
     "ended_after_dispatch",
     "enter",
     "forget_deleted",
@@ -64,4 +70,5 @@ __all__ = [
     "resume",
     "seeded",
     "space_of",
+    "store",
 ]

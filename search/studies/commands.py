@@ -15,7 +15,7 @@ from storage.accounts.quotas import Quotas
 from storage.endings import StudyCause
 from storage.engine import Database
 from storage.errors import Conflict, NotFound
-from storage.records import StudyRecord, StudyState, TrialState
+from storage.records import StudyLabels, StudyRecord, StudyState, TrialState
 from storage.repositories.attempts import Attempts
 from storage.repositories.events import Events
 from storage.repositories.metrics import Metrics
@@ -74,11 +74,13 @@ def change(
     *,
     budget: Budget | None = None,
     priority: int | None = None,
+    labels: StudyLabels | None = None,
 ) -> StudyRecord:
-    """Give a study another budget, another priority or both: all of it, or nothing.
+    """Give a study another budget, another priority, other labels: all of it, or nothing.
 
     Its document tells them from then on. Of a budget, what the change does not set stays, and null
     is no limit; a finished study runs on. A priority changes in any state, and ends nothing.
+    Labels change in any state as well, and no document tells them.
 
     Raises:
         NotFound: there is no such study.
@@ -91,6 +93,8 @@ def change(
             _change_budget(session, study_id, budget)
         if priority is not None:
             _change_priority(session, study_id, priority)
+        if labels is not None:
+            _change_labels(session, study_id, labels)
         return Studies(session).get(study_id)
 
 
@@ -120,6 +124,12 @@ def _change_priority(session: Session, study_id: str, priority: int) -> None:
     Studies(session).set_spec(study_id, {**study.spec, "priority": priority})
     Events(session).append(study_id, "priority", {"priority": priority}, datetime.now(UTC))
     Audit(session).note("study.priority", study_id, priority=priority)
+
+
+def _change_labels(session: Session, study_id: str, labels: StudyLabels) -> None:
+    Studies(session).set_labels(study_id, labels)
+    if labels.name is not None:
+        Audit(session).note("study.renamed", study_id, name=labels.name)
 
 
 def reopen(session: Session, study: StudyRecord, *, at: datetime) -> None:

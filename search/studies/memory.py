@@ -4,7 +4,8 @@ A training step holds, of P parameters in single precision: the weights, their g
 best epoch's copy and what the optimizer keeps; beside them what a batch leaves for its gradient and
 what is made of the parameters before they are applied. A file to resume from is made in memory, of
 all but the gradients. The peak is the larger of the two. Constants were measured on a CPU with our
-kernels (`python -m tests.benchmarks.memory`); deploy/MEMORY.md has how far off they are.
+kernels (`python -m tests.benchmarks.memory`); deploy/docs/explanation/memory.md has how far off
+they are.
 """
 
 from collections.abc import Iterator, Sequence

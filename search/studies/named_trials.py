@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from models.spec import Spec
 from search.documents.export_kinds import CHECKPOINT
+from search.documents.nearest import allowed_instead
 from search.errors import Fault, SpecRefused
 from search.spaces import (
     Candidate,
@@ -251,8 +252,8 @@ def _misfit(
     path, value = f"hyperparameters.{name}", named.hyperparameters[name]
     found = list(_values(name, has, named))
     if not found:
-        allowed = ", ".join(sorted(has))
-        return Fault(path, f"the candidate has no {name!r} in this study; allowed are {allowed}")
+        rest = allowed_instead(name, sorted(has), rest="the study's trials have all of them")
+        return Fault(path, f"the candidate has no {name!r} in this study{rest}")
     other = next((one for one in found if one != value), value)
     if other == value:
         return None

@@ -17,6 +17,7 @@ from models.architectures import ARCHITECTURES
 from models.exports.files import ExportedFile
 from models.parametrizations import PARAMETRIZATIONS
 from models.spec import Spec, kind_of
+from search.documents.nearest import allowed_instead
 from search.documents.objectives import OBJECTIVE_KINDS, USUAL_OBJECTIVES
 from search.documents.region import Objectives, Region
 from search.documents.runtimes import RUNTIME_KINDS
@@ -37,7 +38,8 @@ _PARAMETRIZATION_KINDS = tuple(kind_of(variant) for variant in PARAMETRIZATIONS)
 
 def _known(name: str, allowed: tuple[str, ...], *, what: str = "kind") -> str:
     if name not in allowed:
-        raise ValueError(f"unknown {what} {name!r}; allowed are {', '.join(allowed)}")
+        rest = allowed_instead(name, allowed, rest="GET /v1/catalog has all of them")
+        raise ValueError(f"unknown {what} {name!r}{rest}")
     return name
 
 

@@ -4,7 +4,11 @@ import hashlib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from pydantic import BaseModel
+from sqlalchemy.orm import Session
 
 from models.errors import SpecError
 from search.documents.runtimes import RUNTIME_KINDS, running
@@ -31,7 +35,7 @@ from search.tasks import DataSources, Mnist
 from storage.accounts.audit import Audit
 from storage.accounts.quotas import Quotas
 from storage.engine import Database
-from storage.records import StudyRecord
+from storage.records import StudyRecord, WarmStartTrialRecord
 from storage.repositories.studies import Studies
 from storage.repositories.uploads import Datasets, UploadedModels
 from storage.repositories.warm_start_trials import WarmStartTrials
@@ -44,6 +48,15 @@ _NO_CLASSES = "{} has targets that are no classes; allowed is 'task', the task's
 
 _NUMBER_BYTES = 4
 """Bytes of one trainable number: parameters are single precision."""
+
+
+@dataclass(frozen=True)
+class CheckedStudy:
+    """A study that can be run as it is."""
+
+    spec: StudySpec
+    warm_start: Sequence[WarmStartTrialRecord]
+    """What its sampler knows beforehand."""
 
 
 def submit(
@@ -65,40 +78,82 @@ def submit(
         IdempotencyConflict: the key came with another spec before.
         QuotaReached: the tenant has as many studies in progress as it may have.
     """
-    # Of what was sent: the data may have changed when the same is sent again.
-    digest = hashlib.sha256(
-        json.dumps(spec.model_dump(mode="json"), sort_keys=True).encode()
-    ).hexdigest()
+    digest = digest_of(spec)
     if idempotency_key is not None:
         with database.read() as session:
             known = Studies(session).find_idempotent(idempotency_key, digest)
         if known is not None:
             return known
-    spec = completed(database, spec, sources)
-    space = checked_space(spec)
-    refuse_too_large(spec, space, places)
-    warm_start = source_trials(database, spec, space)
-    now, study_id = datetime.now(UTC), secrets.token_hex(6)
-    document = spec.model_dump(mode="json")
+    checked = check(database, spec, sources=sources, places=places)
     with database.write() as session:
-        Datasets(session).hold_for(document)
-        UploadedModels(session).hold_for(document)
-        studies = Studies(session)
-        study = studies.create(
-            id=study_id,
-            name=spec.name,
-            spec=document,
-            at=now,
+        return store(
+            session,
+            checked,
+            at=datetime.now(UTC),
             idempotency_key=idempotency_key,
             body_digest=digest,
         )
-        if study.id == study_id:
-            Quotas(session).make_room("studies", is_added=True)
-            copies = [trial for source in warm_start for trial in source.trials]
-            WarmStartTrials(session).add(study.id, copies)
-            announce(session, study, at=now)
-            Audit(session).note("study.submitted", study.id, name=study.name)
-        return studies.get(study.id)
+
+
+def digest_of(spec: BaseModel) -> str:
+    """Of a document as it was sent: the data may have changed when the same is sent again."""
+    document = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(document.encode()).hexdigest()
+
+
+def check(
+    database: Database,
+    spec: StudySpec,
+    *,
+    sources: DataSources,
+    places: Sequence[MemoryPlace] = (),
+) -> CheckedStudy:
+    """A study with all that follows from its data, which is ready to be stored.
+
+    Raises:
+        SpecRefused: see `submit`.
+    """
+    spec = completed(database, spec, sources)
+    space = checked_space(spec)
+    refuse_too_large(spec, space, places)
+    known = source_trials(database, spec, space)
+    return CheckedStudy(spec, tuple(trial for source in known for trial in source.trials))
+
+
+def store(
+    session: Session,
+    checked: CheckedStudy,
+    *,
+    at: datetime,
+    idempotency_key: str | None = None,
+    body_digest: str | None = None,
+) -> StudyRecord:
+    """Store a study that was checked, or find the one that the key was used for.
+
+    Raises:
+        NotFound: its data set or its model was deleted since.
+        IdempotencyConflict: see `submit`.
+        QuotaReached: see `submit`.
+    """
+    spec, study_id = checked.spec, secrets.token_hex(6)
+    document = spec.model_dump(mode="json")
+    Datasets(session).hold_for(document)
+    UploadedModels(session).hold_for(document)
+    studies = Studies(session)
+    study = studies.create(
+        id=study_id,
+        name=spec.name,
+        spec=document,
+        at=at,
+        idempotency_key=idempotency_key,
+        body_digest=body_digest,
+    )
+    if study.id == study_id:
+        Quotas(session).make_room("studies", is_added=True)
+        WarmStartTrials(session).add(study.id, checked.warm_start)
+        announce(session, study, at=at)
+        Audit(session).note("study.submitted", study.id, name=study.name)
+    return studies.get(study.id)
 
 
 def dry_run(

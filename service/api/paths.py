@@ -3,6 +3,7 @@
 from urllib.parse import quote
 
 STUDIES = "/v1/studies"
+COLLECTIONS = "/v1/collections"
 DATASETS = "/v1/datasets"
 MODELS = "/v1/models"
 KEYS = "/v1/keys"
@@ -24,6 +25,11 @@ def trial_path(study_id: str, number: int) -> str:
     return f"{trials_path(study_id)}/{number}"
 
 
+def collection_path(collection_id: str) -> str:
+    """Where a collection is."""
+    return f"{COLLECTIONS}/{quote(collection_id, safe='')}"
+
+
 def dataset_path(dataset_id: str) -> str:
     """Where a data set is."""
     return f"{DATASETS}/{quote(dataset_id, safe='')}"
@@ -37,6 +43,11 @@ def model_path(model_id: str) -> str:
 def table_path(table: str) -> str:
     """Where a table of the papers is."""
     return f"{PAPERS}/{quote(table, safe='')}"
+
+
+def collection_page_path(collection_id: str) -> str:
+    """Where people look at a collection."""
+    return f"/collections/{quote(collection_id, safe='')}"
 
 
 def dataset_page_path(dataset_id: str) -> str:

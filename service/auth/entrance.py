@@ -23,6 +23,7 @@ from service.auth.principal import Principal
 from service.http.body_limits import BodyLimits, brings_body
 from service.http.entity_tags import is_named
 from service.http.kept_answers import KeptAnswer, KeptAnswers, tag_of_bytes
+from service.http.problem_pages import PageOfProblem, ProblemsAsPages, wants_page
 from service.http.problems import problem_response
 from service.http.refusals import Refused, answer_to
 from service.http.request_watch import (
@@ -84,6 +85,7 @@ class Entrance:
         access_log: bool,
         most: int,
         direct: Direct,
+        page_of: PageOfProblem,
     ) -> None:
         """`most` requests are under way at once; streams that are open count."""
         self.app = app
@@ -93,6 +95,7 @@ class Entrance:
         self.access_log = access_log
         self.most = most
         self.direct = direct
+        self.page_of = page_of
         self.running = 0
         # Those that come in all at once begin a few at a time, so that a probe among them, or
         # another request that goes on, waits for a few and not for all of them.
@@ -143,7 +146,11 @@ class _Passage:
         # Answered as GET, without the body.
         self._inner: Scope = {**scope, "method": "GET"} if self._head_only else scope
         self._receive = receive
-        self._send = send
+        self._send = (
+            ProblemsAsPages(send, scope, entrance.page_of)
+            if wants_page(scope, self._headers)
+            else send
+        )
         self._status: int | None = None
         self._ended = False
         self._brings_body = self._unread = brings_body(self._headers)

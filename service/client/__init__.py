@@ -17,6 +17,7 @@ takes; see `service.client.transport.steps`.
 
 from typing import TYPE_CHECKING, Any
 
+from service.client.collections import CollectionCalls
 from service.client.connection import Connection
 from service.client.datasets import DatasetCalls
 from service.client.errors import (
@@ -57,7 +58,7 @@ __all__ = [
 ]
 
 
-class Client(NetworkCalls, DatasetCalls, ModelCalls, ServerCalls, Connection):
+class Client(NetworkCalls, CollectionCalls, DatasetCalls, ModelCalls, ServerCalls, Connection):
     """Speaks to one server. Threads may share it; close it, or use it in a `with` statement."""
 
     submit = submit_as(Study)

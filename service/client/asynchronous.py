@@ -1,5 +1,6 @@
 """The client of an event loop."""
 
+from service.client.collections import CollectionCalls
 from service.client.datasets import DatasetCalls
 from service.client.handles.opening import open_as, submit_as
 from service.client.handles.study import AsyncStudy
@@ -9,7 +10,9 @@ from service.client.server import ServerCalls
 from service.client.transport.awaited import AsyncConnection
 
 
-class AsyncClient(NetworkCalls, DatasetCalls, ModelCalls, ServerCalls, AsyncConnection):
+class AsyncClient(
+    NetworkCalls, CollectionCalls, DatasetCalls, ModelCalls, ServerCalls, AsyncConnection
+):
     """Speaks to one server from an event loop; use it in an `async with` statement."""
 
     submit = submit_as(AsyncStudy)

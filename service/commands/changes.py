@@ -1,4 +1,4 @@
-"""`pause`, `resume`, `budget`, `priority`, `enqueue` and `delete`."""
+"""`pause`, `resume`, `budget`, `priority`, `enqueue`, `cancel` and `delete`."""
 
 from typing import Annotated
 
@@ -6,8 +6,11 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from service.api.studies.schemas import StudyDocument
-from service.commands.arguments import StudyArgument
-from service.commands.connection import Asked, asking
+from service.commands.connection import REFUSED, UNFINISHED, Asked, asking, fail
+from service.commands.given.arguments import StudyArgument
+from service.commands.given.confirmation import YesOption, confirm
+from service.commands.given.references import SHORT, described
+from service.commands.shown.tables import in_words
 
 _SCALAR: TypeAdapter[bool | int | float | str | None] = TypeAdapter(bool | int | float | str | None)
 
@@ -15,13 +18,13 @@ _SCALAR: TypeAdapter[bool | int | float | str | None] = TypeAdapter(bool | int |
 @asking
 def pause(asked: Asked, study_id: StudyArgument) -> None:
     """Pause a study. Running trials save a checkpoint and stop; none starts until it resumes."""
-    _show(asked, asked.client.pause(study_id))
+    _show_if_changed(asked, asked.client.pause(study_id), "paused", "studies that go on")
 
 
 @asking
 def resume(asked: Asked, study_id: StudyArgument) -> None:
     """Resume a paused study where it stopped."""
-    _show(asked, asked.client.resume(study_id))
+    _show_if_changed(asked, asked.client.resume(study_id), "resumed", "studies that are paused")
 
 
 @asking
@@ -61,7 +64,9 @@ def priority(
     ],
 ) -> None:
     """Let a study come before others, or after them, where slots become free."""
-    _show(asked, asked.client.change_priority(study_id, number))
+    _show_if_changed(
+        asked, asked.client.change_priority(study_id, number), "moved", "studies that go on"
+    )
 
 
 @asking
@@ -100,8 +105,40 @@ def enqueue(
 
 
 @asking
-def delete(asked: Asked, study_id: StudyArgument) -> None:
+def cancel(asked: Asked, study_id: StudyArgument, yes: YesOption = False) -> None:
+    """Cancel a study: what waits and what runs ends, what is complete stays."""
+    study = asked.client.study(study_id)
+    if study.ended:
+        _show_if_changed(asked, study, "cancelled", "studies that go on")
+        return
+    trials = study.progress.trials
+    question = (
+        f"Cancel study {described(study)} with {trials.running} running and "
+        f"{trials.queued + trials.paused} waiting trials"
+    )
+    confirm(question, yes=yes, as_json=asked.as_json, undone="The study goes on.")
+    study = asked.client.cancel(study_id)
+    stands = study.state if study.ended else "being cancelled"
+    asked.show(study, f"study {study.id} is {stands}")
+
+
+@asking
+def delete(asked: Asked, study_id: StudyArgument, yes: YesOption = False) -> None:
     """Delete a study that has ended, with all of its trials and files."""
+    study = asked.client.study(study_id)
+    if not study.ended:
+        fail(
+            f"study {described(study)} is {study.state}; allowed are studies that have ended",
+            REFUSED,
+            as_json=asked.as_json,
+            ways=(f"end it first: reflectory cancel {study.id[:SHORT]}",),
+        )
+    confirm(
+        f"Delete study {described(study)} with {_contents(asked, study)}",
+        yes=yes,
+        as_json=asked.as_json,
+        undone="Nothing was deleted.",
+    )
     asked.client.delete(study_id)
     asked.show({"deleted": study_id}, f"study {study_id} is deleted")
 
@@ -117,6 +154,32 @@ def _assignment(text: str) -> tuple[str, bool | int | float | str | None]:
         return name, value
 
 
+def _contents(asked: Asked, study: StudyDocument) -> str:
+    """What goes with a study, such as `24 trials and 31 MB`."""
+    trials = sum(1 for _ in asked.client.trials(study.id))
+    counted = f"{trials:,} {'trial' if trials == 1 else 'trials'}"
+    return (
+        counted if study.stored_bytes is None else f"{counted} and {in_words(study.stored_bytes)}"
+    )
+
+
 def _show(asked: Asked, study: StudyDocument) -> None:
     reason = f" ({study.state_reason})" if study.state_reason else ""
     asked.show(study, f"study {study.id} is {study.state}{reason}")
+
+
+def _show_if_changed(asked: Asked, study: StudyDocument, done: str, allowed: str) -> None:
+    """Show a study after a command, which came to nothing where the study has ended.
+
+    Raises:
+        typer.Exit: it came to nothing. The server takes such commands all the same, so that they
+            can be repeated.
+    """
+    if study.ended and study.state != done:
+        fail(
+            f"study {described(study)} was not {done}, for it is {study.state}; allowed are "
+            f"{allowed}",
+            UNFINISHED,
+            as_json=asked.as_json,
+        )
+    _show(asked, study)

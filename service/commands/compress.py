@@ -13,9 +13,9 @@ from service.api.fronts.schemas import FrontDocument
 from service.api.models.schemas import ModelDetail, NetworkDetail
 from service.api.studies.schemas import StudyDocument
 from service.commands.connection import UNFINISHED, Asked, asking, complain, print_json
+from service.commands.given.quantities import document_or_name, limits_of
 from service.commands.models import EveryStepOption, NonlinearityOption, SequenceLengthOption
 from service.commands.networks import NetworkWishes, compress_network
-from service.commands.quantities import document_or_name, limits_of
 from service.commands.results import end_if_lost, front_files
 from service.commands.shown.bars import transfer_bar
 from service.commands.shown.tables import shown

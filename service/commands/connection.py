@@ -10,18 +10,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 import typer
 from pydantic import BaseModel, ValidationError
-from rich.console import Console, RenderableType
 
 from service.client import Client, ClientError, Refused, Unreachable
 from service.client.connection import PATIENCE
-from service.data_dir.private_files import PRIVATE
+from service.commands.given.references import resolved
 from service.data_dir.server_file import ServerFile
-from service.settings import Settings
+from service.data_home import default_data_dir
+from service.http.problem_document import Problem
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from service.settings import Settings
 
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -68,6 +73,8 @@ class Place:
     source: str
     pid: int | None = None
     """Of the server, where it is known."""
+    is_guessed: bool = False
+    """Whether nothing names it."""
 
     def may_begin_to_answer(self) -> bool:
         """Whether to try again: not where this machine refuses, and no server is about to start."""
@@ -94,8 +101,11 @@ def _runs(pid: int) -> bool:
     return True
 
 
-def settings_from(**given: Any) -> Settings:
+def settings_from(**given: Any) -> "Settings":
     """Settings from the environment and what was given on the command line (null: not given)."""
+    # Only servers have settings: commands that ask one start without them.
+    from service.settings import Settings
+
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
@@ -106,8 +116,10 @@ def settings_from(**given: Any) -> Settings:
         raise typer.BadParameter("; ".join(faults)) from error
 
 
-def settings_of_server(**given: Any) -> Settings:
+def settings_of_server(**given: Any) -> "Settings":
     """Settings of a command that writes where a server keeps its files, for its owner alone."""
+    from service.data_dir.private_files import PRIVATE
+
     os.umask(PRIVATE)
     return settings_from(**given)
 
@@ -116,11 +128,12 @@ def find_server(server: str | None, data_dir: Path | None) -> Place:
     """The server that was named, or that of the data directory, or the default port."""
     if server is not None:
         return Place(server, "--server or REFLECTORY_SERVER names it")
-    folder = settings_from(data_dir=data_dir).data_dir
+    folder = default_data_dir() if data_dir is None else data_dir
     found = ServerFile.read(folder)
     if found is not None:
         return Place(found.url, f"server.json in {folder} names it", found.pid)
-    return Place(_DEFAULT_SERVER, f"it is the default, for no server serves {folder}")
+    source = f"it is the default, for no server serves {folder}"
+    return Place(_DEFAULT_SERVER, source, is_guessed=True)
 
 
 @contextmanager
@@ -134,7 +147,7 @@ def connected(server: str | None, data_dir: Path | None, *, as_json: bool) -> Ge
         if as_json:
             typer.echo(error.problem.model_dump_json(exclude_none=True), err=True)
         else:
-            complain(*error.problem.sentences())
+            complain(*told(error.problem))
         raise typer.Exit(REFUSED) from error
     except Unreachable as error:
         ways = (
@@ -157,7 +170,7 @@ class Asked:
     client: Client
     as_json: bool
 
-    def show(self, document: BaseModel | Any, *shown: RenderableType) -> None:
+    def show(self, document: BaseModel | Any, *shown: "RenderableType") -> None:
         """Print the document for programs, or what people see of it: text as it is, and tables."""
         if self.as_json:
             print_json(document)
@@ -166,12 +179,14 @@ class Asked:
             if isinstance(one, str):
                 typer.echo(one)
             else:
+                from rich.console import Console
+
                 Console().print(one)
 
     def show_all(
         self,
         documents: Sequence[_M],
-        table: Callable[[Sequence[_M]], RenderableType],
+        table: "Callable[[Sequence[_M]], RenderableType]",
         *,
         nothing: str,
     ) -> None:
@@ -185,7 +200,7 @@ class Asked:
 def asking(command: Callable[..., None]) -> Callable[..., None]:
     """A command that speaks to a server: its own parameters, and the options that name the server.
 
-    Errors end it with their exit code.
+    It gets whole ids, whatever was typed in their places. Errors end it with their exit code.
     """
 
     @wraps(command, assigned=("__module__", "__name__", "__doc__"))
@@ -197,7 +212,7 @@ def asking(command: Callable[..., None]) -> Callable[..., None]:
         **given: Any,
     ) -> None:
         with connected(server, data_dir, as_json=as_json) as client:
-            command(Asked(client, as_json), **given)
+            command(Asked(client, as_json), **resolved(client, given))
 
     shared = list(inspect.signature(run, follow_wrapped=False).parameters.values())[:-1]
     own = list(inspect.signature(command).parameters.values())[1:]
@@ -227,8 +242,19 @@ def fail(message: str, code: int, *, as_json: bool, ways: tuple[str, ...] = ()) 
     raise typer.Exit(code)
 
 
+def told(problem: Problem) -> list[str]:
+    """A problem, line by line: what it is, then one line for each fault."""
+    faults = [f"{one.path}: {one.message}" if one.path else one.message for one in problem.errors]
+    # A detail that is made of the faults says nothing beside them.
+    if faults and all(fault in problem.detail for fault in faults):
+        return [problem.title, *faults]
+    return problem.sentences()
+
+
 def complain(*lines: str) -> None:
     """Say what is wrong, on stderr."""
+    from rich.console import Console
+
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for index, line in enumerate(lines):
         console.print(line if index == 0 else f"  {line}", style="red", markup=False)

@@ -7,10 +7,20 @@ from typing import Annotated
 
 import typer
 
-from service.commands.arguments import DatasetArgument
 from service.commands.connection import Asked, asking
+from service.commands.given.arguments import DatasetArgument
+from service.commands.given.confirmation import YesOption, confirm
+from service.commands.given.references import described
 from service.commands.shown.bars import transfer_bar
-from service.commands.shown.dataset_tables import dataset_table, datasets_table
+from service.commands.shown.dataset_tables import DATASETS, dataset_table, samples_of
+from service.commands.shown.listing import (
+    FormOption,
+    LimitOption,
+    SortOption,
+    WideOption,
+    Wishes,
+    show_list,
+)
 
 commands = typer.Typer(help="Your own data, for studies to train on.", no_args_is_help=True)
 
@@ -41,9 +51,16 @@ _USES: Mapping[_Holds, str] = {
 
 @commands.command("list", epilog="Example: reflectory datasets list")
 @asking
-def list_datasets(asked: Asked) -> None:
+def list_datasets(
+    asked: Asked,
+    wide: WideOption = False,
+    form: FormOption = None,
+    sort: SortOption = None,
+    limit: LimitOption = None,
+) -> None:
     """List data sets, newest first."""
-    asked.show_all(list(asked.client.datasets()), datasets_table, nothing="no data sets")
+    wishes = Wishes(wide=wide, form=form, sort=sort, limit=limit)
+    show_list(asked, asked.client.datasets(), DATASETS, wishes, nothing="no data sets")
 
 
 @commands.command(
@@ -104,7 +121,15 @@ def show(asked: Asked, dataset_id: DatasetArgument) -> None:
 
 @commands.command(epilog="Example: reflectory datasets delete 5d41402abc4b")
 @asking
-def delete(asked: Asked, dataset_id: DatasetArgument) -> None:
+def delete(asked: Asked, dataset_id: DatasetArgument, yes: YesOption = False) -> None:
     """Delete a data set that no running study uses."""
+    dataset = asked.client.dataset(dataset_id)
+    samples = f"{samples_of(dataset.facts):,} samples"
+    confirm(
+        f"Delete data set {described(dataset)} with {samples}",
+        yes=yes,
+        as_json=asked.as_json,
+        undone="Nothing was deleted.",
+    )
     asked.client.delete_dataset(dataset_id)
     asked.show({"deleted": dataset_id}, f"data set {dataset_id} is deleted")

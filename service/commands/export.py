@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from service.client.exports.targets import Target
-from service.commands.arguments import StudyArgument
 from service.commands.connection import Asked, asking
+from service.commands.given.arguments import StudyArgument
 
 
 @asking

@@ -6,10 +6,20 @@ from typing import Annotated
 
 import typer
 
-from service.commands.arguments import ModelArgument
 from service.commands.connection import Asked, asking
+from service.commands.given.arguments import ModelArgument
+from service.commands.given.confirmation import YesOption, confirm
+from service.commands.given.references import described
 from service.commands.shown.bars import transfer_bar
-from service.commands.shown.model_tables import model_table, models_table, stored_name
+from service.commands.shown.listing import (
+    FormOption,
+    LimitOption,
+    SortOption,
+    WideOption,
+    Wishes,
+    show_list,
+)
+from service.commands.shown.model_tables import MODELS, model_table, stored_name
 
 commands = typer.Typer(
     help="Your own trained models, for studies to compress.", no_args_is_help=True
@@ -50,9 +60,16 @@ SequenceLengthOption = Annotated[
 
 @commands.command("list", epilog="Example: reflectory models list")
 @asking
-def list_models(asked: Asked) -> None:
+def list_models(
+    asked: Asked,
+    wide: WideOption = False,
+    form: FormOption = None,
+    sort: SortOption = None,
+    limit: LimitOption = None,
+) -> None:
     """List uploaded models, newest first."""
-    asked.show_all(list(asked.client.models()), models_table, nothing="no models")
+    wishes = Wishes(wide=wide, form=form, sort=sort, limit=limit)
+    show_list(asked, asked.client.models(), MODELS, wishes, nothing="no models")
 
 
 @commands.command(epilog="Example: reflectory models upload gru.safetensors --name 'my GRU'")
@@ -106,7 +123,14 @@ def download(
 
 @commands.command(epilog="Example: reflectory models delete 5d41402abc4b")
 @asking
-def delete(asked: Asked, model_id: ModelArgument) -> None:
+def delete(asked: Asked, model_id: ModelArgument, yes: YesOption = False) -> None:
     """Delete a model that no running study compresses."""
+    model = asked.client.model(model_id)
+    confirm(
+        f"Delete model {described(model)} with {model.parameters:,} parameters",
+        yes=yes,
+        as_json=asked.as_json,
+        undone="Nothing was deleted.",
+    )
     asked.client.delete_model(model_id)
     asked.show({"deleted": model_id}, f"model {model_id} is deleted")

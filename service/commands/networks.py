@@ -15,7 +15,7 @@ from service.api.studies.schemas import StudyDocument
 from service.client import Refused
 from service.client.networks import ChosenFile, ReportOfFile
 from service.commands.connection import UNFINISHED, Asked, complain, print_json
-from service.commands.quantities import (
+from service.commands.given.quantities import (
     document_or_name,
     limits_of,
     numbers_of,

@@ -13,19 +13,20 @@ from search.errors import UnknownName
 from search.papers import TABLES, rows_named
 from service.commands.connection import Asked, asking, complain
 from service.commands.reproduction.cells import BadResults, Cell, append_cell, read_cells
+from service.commands.reproduction.markdown import as_document
 from service.commands.reproduction.results import (
     HEADINGS,
     Result,
     as_csv,
-    as_document,
+    as_curves,
     as_html,
-    as_table,
+    as_text,
     results_of,
 )
 from service.commands.reproduction.run import Plan, Reproduction, plans
 from service.data_dir.whole_files import write_whole
 
-_Form: TypeAlias = Literal["text", "csv", "html"]
+_Form: TypeAlias = Literal["text", "csv", "html", "curves"]
 
 _SECONDS: Mapping[str, float] = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _RESULTS = "reproduction"
@@ -45,6 +46,14 @@ def reproduce(
     systems: Annotated[
         str | None, typer.Option(metavar="SYSTEM,SYSTEM", help="Only rows of these systems.")
     ] = None,
+    searched: Annotated[
+        bool,
+        typer.Option(
+            "--searched",
+            help="The searched rows too: what a study of 30 trials finds within the parameters of "
+            "the largest system.",
+        ),
+    ] = False,
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="Trainings of each row.")] = 5,
     budget: Annotated[
         str | None,
@@ -56,7 +65,12 @@ def reproduce(
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Say each result as it comes.")] = False,
     form: Annotated[
-        _Form, typer.Option("-o", "--output", help="How results are printed.")
+        _Form,
+        typer.Option(
+            "-o",
+            "--output",
+            help="How results are printed; `curves`: how they were trained, as CSV.",
+        ),
     ] = "text",
     results: Annotated[
         Path | None,
@@ -69,8 +83,18 @@ def reproduce(
         Path | None,
         typer.Option(
             dir_okay=False,
-            help="Write every row of every table to this Markdown file, by the *.jsonl of the "
-            "folder `reproduction` beside it; alone it trains nothing.",
+            help="Write every row of every table to this Markdown file, by the files of --cells; "
+            "alone it trains nothing.",
+        ),
+    ] = None,
+    cells: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            file_okay=False,
+            exists=True,
+            help="Where the *.jsonl are that --document reads; by default the folder "
+            "`reproduction` beside the document.",
         ),
     ] = None,
 ) -> None:
@@ -85,6 +109,7 @@ def reproduce(
             asked.client.paper_table(table),
             rows=_names(rows),
             systems=_names(systems),
+            searched=searched,
             seeds=seeds,
             budget_seconds=None if budget is None else _seconds(budget),
             watch=watch,
@@ -96,7 +121,7 @@ def reproduce(
             f"name a table, of {', '.join(TABLES)}, or --document", param_hint="TABLE"
         )
     if document is not None:
-        _write(document)
+        _write(document, cells or document.parent / _RESULTS)
         asked.show({"file": str(document)}, *([] if table else [str(document)]))
 
 
@@ -106,6 +131,7 @@ def _train(
     *,
     rows: Sequence[str],
     systems: Sequence[str],
+    searched: bool,
     seeds: int,
     budget_seconds: float | None,
     watch: bool,
@@ -113,7 +139,7 @@ def _train(
     results: Path | None,
 ) -> None:
     try:
-        chosen = rows_named(table.entries, rows=rows, systems=systems)
+        chosen = rows_named(table.entries, rows=rows, systems=systems, searched=searched)
         cells = [] if results is None else read_cells(results)
     except (UnknownName, BadResults) as error:
         raise typer.BadParameter(str(error)) from error
@@ -162,19 +188,20 @@ def _show(asked: Asked, found: Sequence[Result], *, title: str, form: _Form) -> 
 
 
 _FORMS: Mapping[_Form, Callable[[Sequence[Result], str], Any]] = {
-    "text": lambda found, title: as_table(found, title=title),
+    "text": lambda found, title: as_text(found, title=title),
     "csv": lambda found, _title: as_csv(found).rstrip(),
+    "curves": lambda found, _title: as_curves(found).rstrip(),
     "html": lambda found, title: as_html(found, title=title).rstrip(),
 }
 
 
-def _write(document: Path) -> None:
-    """Write the document by the files beside it.
+def _write(document: Path, folder: Path) -> None:
+    """Write the document by the files of a folder.
 
     Raises:
         typer.BadParameter: one of them is damaged.
     """
-    files = sorted((document.parent / _RESULTS).glob("*.jsonl"))
+    files = sorted(folder.glob("*.jsonl"))
     try:
         cells = [cell for file in files for cell in read_cells(file)]
     except BadResults as error:

@@ -13,8 +13,8 @@ import typer
 from service.api.fronts.schemas import PointDocument
 from service.client import Client
 from service.client.files import unpack
-from service.commands.arguments import AnyTrialArgument, StudyArgument
 from service.commands.connection import UNFINISHED, Asked, asking, complain
+from service.commands.given.arguments import AnyTrialArgument, StudyArgument
 from service.commands.shown.bars import transfer_bar
 from service.commands.shown.network_tables import network_report_tables
 from service.commands.shown.tables import catalog_tables, importance_tables

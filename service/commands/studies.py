@@ -1,4 +1,4 @@
-"""`submit`, `watch`, `list`, `show` and `cancel`."""
+"""`submit`, `watch` and `show`."""
 
 import json
 import sys
@@ -9,15 +9,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from search.documents.several_tasks import several_tasks_at
 from service.api.fronts.schemas import FrontDocument
 from service.api.studies.schemas import StudyDocument
 from service.client import Client
-from service.commands.arguments import StudyArgument
+from service.commands.collections import submit_collection
 from service.commands.connection import UNFINISHED, Asked, asking, print_json
+from service.commands.given.arguments import StudyArgument
 from service.commands.shown.following import follow, open_view
 from service.commands.shown.network_tables import is_of_a_network, network_front_table
-from service.commands.shown.tables import dry_run_table, front_table, studies_table, study_table
-from storage.records import StudyState
+from service.commands.shown.tables import dry_run_table, front_table, study_table
 
 _INTERRUPTED = 130
 
@@ -34,8 +35,11 @@ def submit(
         bool, typer.Option("--dry-run", help="Check it and show the space; store nothing.")
     ] = False,
 ) -> None:
-    """Submit a study."""
+    """Submit a study, or a collection: a document of several tasks or data sets."""
     document = read_spec(spec)
+    if several_tasks_at(document) is not None:
+        submit_collection(asked, document, watch=watch, dry_run=dry_run)
+        return
     if dry_run:
         answer = asked.client.dry_run(document)
         asked.show(answer, dry_run_table(answer))
@@ -53,28 +57,10 @@ def watch(asked: Asked, study_id: StudyArgument) -> None:
 
 
 @asking
-def list_studies(
-    asked: Asked,
-    state: Annotated[StudyState | None, typer.Option(help="Only studies in this state.")] = None,
-) -> None:
-    """List studies, newest first."""
-    studies = list(asked.client.studies(state=state))
-    asked.show_all(studies, studies_table, nothing="no studies")
-
-
-@asking
 def show(asked: Asked, study_id: StudyArgument) -> None:
     """Show one study: where it stands, how far it is, and where to look at it."""
     study = asked.client.study(study_id)
     asked.show(study, study_table(study), links_of(asked.client, study))
-
-
-@asking
-def cancel(asked: Asked, study_id: StudyArgument) -> None:
-    """Cancel a study: what waits and what runs ends, what is complete stays."""
-    study = asked.client.cancel(study_id)
-    stands = study.state if study.ended else "being cancelled"
-    asked.show(study, f"study {study.id} is {stands}")
 
 
 def read_spec(path: Path) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from service.commands.arguments import AnyTrialArgument, StudyArgument, TrialArgument
 from service.commands.connection import Asked, asking, print_json
+from service.commands.given.arguments import AnyTrialArgument, StudyArgument, TrialArgument
 from service.commands.shown.bars import spinner
 from service.commands.shown.network_tables import NETWORK
 from service.commands.shown.tables import shown

@@ -6,14 +6,22 @@ the document, and steps that it does not have are left out.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from search.documents.nearest import allowed_instead, meant
 from service.http.problems import ProblemFault
 
 _LONGEST_VALUE = 200
 _MOST_ERRORS = 1000
 """How many of pydantic's errors are looked at: finding each place in the document takes time."""
+
+_OF_WORDS = frozenset({"literal_error", "enum"})
+"""Pydantic's errors about a word that is none of a few."""
+_QUOTED = re.compile(r"'([^']*)'")
+_ALL_KEYS = "the server's page /docs has all of them"
+_ALL_KINDS = "GET /v1/catalog has all of them"
 
 _ENCODER = json.JSONEncoder(default=str, ensure_ascii=False)
 
@@ -55,8 +63,8 @@ def _fault(
         return "", "the body has to be a JSON object, sent as application/json"
     path = _document_path(steps, body, missing=kind == "missing")
     if kind == "extra_forbidden":
-        allowed = _allowed_keys(schema, steps[:-1])
-        return path, f"unknown key{_allowed(allowed)}"
+        key, allowed = str(steps[-1]), _allowed_keys(schema, steps[:-1])
+        return path, f"unknown key {key!r}{allowed_instead(key, allowed, rest=_ALL_KEYS)}"
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         # The discriminator comes quoted, as pydantic prints it.
         return f"{path}.{error['ctx']['discriminator'].strip(chr(39))}", _tag_message(error)
@@ -67,7 +75,9 @@ def _tag_message(error: Mapping[str, Any]) -> str:
     context = error["ctx"]
     if "tag" not in context:
         return "this key is required"
-    return f"unknown kind {context['tag']!r}; allowed are {context['expected_tags']}"
+    tag = str(context["tag"])
+    kinds = _QUOTED.findall(str(context["expected_tags"]))
+    return f"unknown kind {tag!r}{allowed_instead(tag, kinds, rest=_ALL_KINDS)}"
 
 
 def _with_value(error: Mapping[str, Any]) -> str:
@@ -77,7 +87,10 @@ def _with_value(error: Mapping[str, Any]) -> str:
     if error["type"] == "value_error":
         # These are our own sentences, which name the value.
         return message.removeprefix("Value error, ")
-    return f"{message}, not {_shown(error['input'])}"
+    question = ""
+    if error["type"] in _OF_WORDS and isinstance(error["input"], str):
+        question = meant(error["input"], _QUOTED.findall(str(error["ctx"]["expected"])))
+    return f"{message}, not {_shown(error['input'])}{question}"
 
 
 def _shown(value: Any) -> str:
@@ -88,10 +101,6 @@ def _shown(value: Any) -> str:
         if len(text) > _LONGEST_VALUE:
             return f"{text[:_LONGEST_VALUE]}..."
     return text
-
-
-def _allowed(keys: Sequence[str]) -> str:
-    return f"; allowed are {', '.join(keys)}" if keys else ""
 
 
 def _document_path(steps: Sequence[int | str], document: Any, *, missing: bool) -> str:

@@ -1,8 +1,8 @@
 """Our own pages, for people: no script inside them, and nothing from elsewhere."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
 from service.api.resources import Held, PageCursor
@@ -18,17 +18,27 @@ _STUDIES = 50
 
 @router.get("/", response_class=HTMLResponse)
 def studies_page(
-    held: Held, cursor: PageCursor = None, state: StudyState | Literal[""] = ""
+    held: Held,
+    cursor: PageCursor = None,
+    state: StudyState | Literal[""] = "",
+    text: Annotated[str, Query(max_length=200)] = "",
+    tag: Annotated[str, Query(max_length=50)] = "",
 ) -> HTMLResponse:
-    """All studies, newest first, or those in one state."""
-    chosen = state or None
+    """All studies, newest first, or those that are asked for."""
     with held.database.read() as session:
-        page = Studies(session).page(limit=_STUDIES, cursor=cursor, state=chosen)
+        page = Studies(session).page(
+            limit=_STUDIES,
+            cursor=cursor,
+            state=state or None,
+            text=text.strip() or None,
+            tag=tag or None,
+        )
         documents = study_documents(session, page.items, held.figures)
-    return page_response(held.pages.studies(documents, chosen=chosen, next_cursor=page.next_cursor))
+    asked = {"text": text.strip(), "state": str(state), "tag": tag}
+    return page_response(held.pages.studies(documents, asked=asked, next_cursor=page.next_cursor))
 
 
 @router.get("/docs", response_class=HTMLResponse)
-def docs_page(request: Request, held: Held) -> HTMLResponse:
-    """Every operation of the API, read off its OpenAPI document."""
-    return page_response(held.pages.docs(request.app.openapi()))
+def docs_page(held: Held) -> HTMLResponse:
+    """Every operation of the API."""
+    return page_response(held.pages.docs())

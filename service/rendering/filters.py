@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, cast
+
+from markupsafe import Markup
 
 from search.documents.readable import seconds, shape
 
@@ -34,8 +36,11 @@ def ratio(value: float | None) -> str:
 
 
 def moment(value: datetime | None) -> str:
-    """A time, to the second."""
-    return "–" if value is None else value.strftime("%Y-%m-%d %H:%M:%S UTC")
+    """A time, to the second, in UTC; pages with scripts show it in the reader's zone."""
+    if value is None:
+        return "–"
+    text = value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return Markup('<time datetime="{}">{}</time>').format(value.isoformat(), text)
 
 
 def duration(seconds: float | None) -> str:

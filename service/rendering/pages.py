@@ -1,5 +1,6 @@
 """Our pages, rendered from their templates."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from datetime import UTC, datetime
@@ -18,7 +19,14 @@ from search.documents.spaces import SpaceDescription
 from search.errors import Fault
 from search.studies.catalog import catalog
 from search.uploads.uploads import SUFFIXES
+from service.api.collections.schemas import (
+    CollectionDocument,
+    CollectionEntry,
+    RanksDocument,
+    ResultsDocument,
+)
 from service.api.datasets.schemas import DatasetDocument
+from service.api.devices.schemas import DeviceDocument
 from service.api.models.schemas import (
     ModelDetail,
     ModelDocument,
@@ -28,13 +36,14 @@ from service.api.models.schemas import (
 from service.api.studies.schemas import StudyDocument
 from service.api.trials.reports import TrialReport
 from service.api.trials.schemas import TrialDetail
+from service.figures.shown import NETWORK_FORMS
+from service.http.problem_document import Problem
+from service.rendering.comparison import Comparison
 from service.rendering.compressed_page import CompressedPage
 from service.rendering.filters import FILTERS
 from service.rendering.form_fields import FormFields
-from service.rendering.network_words import SHORT_FORMS
-from service.rendering.plots.colours import SERIES
-from service.rendering.plots.curves import Panel
-from service.rendering.plots.series import series_plot
+from service.rendering.plotly_bundle import plotly_bundle
+from service.rendering.series import SERIES, series_plot
 from service.rendering.spec_form import Values
 from service.rendering.study_report import StudyReport
 from service.rendering.study_view import StudyView
@@ -43,6 +52,11 @@ from storage.records import MetricRecord, StudyRecord, StudyState, TrialState, U
 
 ASSETS = Path(__file__).parent / "assets"
 """What pages load beside themselves."""
+
+MOST_COMPARED = 6
+"""How many studies one page compares."""
+REPORT_SCRIPT = (ASSETS / "report.js").read_text(encoding="utf-8")
+"""What draws the figures of a report, inside it."""
 
 _DATASET_PAGES: Mapping[str, str] = {"samples": "dataset.html", "arrays": "arrays.html"}
 _DATASET_CELLS: Mapping[str, str] = {
@@ -63,8 +77,6 @@ _MODEL_CELLS: Mapping[str, str] = {
 }
 """Templates by what was sent."""
 
-_METHODS = ("get", "put", "post", "patch", "delete")
-
 
 class Pages:
     """The templates, read once. Everything that a user wrote is escaped."""
@@ -73,7 +85,8 @@ class Pages:
         self._logged_in = False
         self._environment = _templates()
         # Ours, and so no text to be escaped.
-        self._style = Markup((ASSETS / "style.css").read_text(encoding="utf-8"))
+        sheets = (ASSETS / name for name in ("style.css", "explorer.css"))
+        self._style = Markup("\n".join(sheet.read_text(encoding="utf-8") for sheet in sheets))
 
     def of(self, *, logged_in: bool) -> Self:
         """The same templates for a reader who is logged in, or is not."""
@@ -85,17 +98,56 @@ class Pages:
         self,
         studies: Sequence[StudyDocument],
         *,
-        chosen: StudyState | None,
+        asked: Mapping[str, str],
         next_cursor: str | None,
     ) -> str:
-        """The list of studies, of those in one state or of all."""
+        """The list of studies that were asked for by `text`, `state` and `tag`."""
         return self._render(
             "studies.html",
             studies=studies,
             states=[state.value for state in StudyState],
-            chosen=chosen,
+            asked={name: asked.get(name, "") for name in ("text", "state", "tag")},
+            most_compared=MOST_COMPARED,
             next_cursor=next_cursor,
         )
+
+    def compare(
+        self,
+        comparison: Comparison,
+        *,
+        query: str,
+        others: Sequence[StudyRecord],
+        chosen: Sequence[str],
+    ) -> str:
+        """Fronts side by side, `query` being theirs; `others` are what may be chosen instead."""
+        return self._render(
+            "compare.html",
+            comparison=comparison,
+            query=query,
+            others=others,
+            chosen=chosen,
+            most_compared=MOST_COMPARED,
+        )
+
+    def devices(self, devices: Sequence[DeviceDocument], *, names: Mapping[str, str]) -> str:
+        """All devices; `names` are those of the studies that run there."""
+        return self._render("devices.html", devices=devices, names=names)
+
+    def study_edit(
+        self,
+        study: StudyDocument,
+        given: Mapping[str, str],
+        *,
+        refused: Mapping[str, str] | None = None,
+    ) -> str:
+        """The form for a study's labels, as `given`; `refused` has faults by their fields."""
+        return self._render("study_edit.html", study=study, given=given, refused=refused or {})
+
+    def study_delete(self, study: StudyDocument, *, size: int) -> str:
+        """The question whether a study is to be deleted, with files of so many bytes."""
+        trials = study.progress.trials
+        count = sum(getattr(trials, state.value) for state in TrialState)
+        return self._render("study_delete.html", study=study, trials=count, size=size)
 
     def study(self, view: StudyView) -> str:
         """One study."""
@@ -115,7 +167,6 @@ class Pages:
         model: UploadedModelRecord | None,
         conversion: ConversionReport | None,
         epochs: Sequence[MetricRecord],
-        panels: Sequence[Panel],
         files: Iterable[TrialFile],
     ) -> str:
         """One trial of a study.
@@ -131,7 +182,6 @@ class Pages:
             model: the uploaded model that the study compresses, unless it is gone.
             conversion: what that lost when it became the trial's.
             epochs: its learning curve.
-            panels: the plots of that.
             files: what can be downloaded of it, and what cannot.
         """
         return self._render(
@@ -140,14 +190,13 @@ class Pages:
             trial=trial,
             metric=metric,
             compressed=compressed,
-            forms=SHORT_FORMS,
+            forms=NETWORK_FORMS,
             baseline="original" if is_network else "dense baseline",
             region=region,
             preset=preset,
             model=model,
             conversion=conversion,
             epochs=epochs,
-            panels=panels,
             files=list(files),
             bits=_bits(trial.spec),
         )
@@ -196,10 +245,37 @@ class Pages:
         """One table with its rows."""
         return self._render("paper_table.html", table=table)
 
+    def collections(
+        self, collections: Sequence[CollectionEntry], *, next_cursor: str | None
+    ) -> str:
+        """The list of collections."""
+        return self._render("collections.html", collections=collections, next_cursor=next_cursor)
+
+    def collection(
+        self, collection: CollectionDocument, results: ResultsDocument, ranks: RanksDocument
+    ) -> str:
+        """One collection."""
+        return self._render(
+            "collection.html",
+            collection=collection,
+            budget=collection.collection_budget or {},
+            sets={one.study: one for one in results.sets},
+            ranks=ranks,
+        )
+
     def study_report(self, report: StudyReport) -> str:
         """A study as one self-contained file."""
         template = "study_report.html" if report.network is None else "network_study_report.html"
-        return self._render(template, report=report, style=self._style, now=datetime.now(UTC))
+        return self._render(
+            template,
+            report=report,
+            style=self._style,
+            # Not executed, and so no script to the policy; nothing in it ends the element.
+            figures=Markup(_json_of(report)),
+            bundle=Markup(plotly_bundle().script) if report.figures else "",
+            script=Markup(REPORT_SCRIPT),
+            now=datetime.now(UTC),
+        )
 
     def datasets(
         self,
@@ -277,19 +353,23 @@ class Pages:
             refusal=refusal,
         )
 
-    def docs(self, document: Mapping[str, Any]) -> str:
-        """Every operation of an OpenAPI document, by tag."""
-        groups: dict[str, list[dict[str, Any]]] = {}
-        for path, operations in document["paths"].items():
-            for method in _METHODS:
-                if method in operations:
-                    operation = {**operations[method], "method": method.upper(), "path": path}
-                    groups.setdefault(operation["tags"][0], []).append(operation)
-        return self._render("docs.html", info=document["info"], groups=groups)
+    def problem(self, problem: Problem, back: Mapping[str, str]) -> str:
+        """What went wrong; `back` has titles of links by where they lead."""
+        return self._render("problem.html", problem=problem, back=back)
+
+    def docs(self) -> str:
+        """The API's operations, which a script reads off the OpenAPI document."""
+        return self._render("docs.html")
 
     def _render(self, template: str, **values: Any) -> str:
         known = {"logged_in": self._logged_in, **values}
         return self._environment.get_template(template).render(**known)
+
+
+def _json_of(report: StudyReport) -> str:
+    """A report's figures as JSON that can stand in an element of a page."""
+    found = [figure.themes for figure in report.figures]
+    return json.dumps(found, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _bits(spec: Mapping[str, Any]) -> int:
@@ -332,4 +412,5 @@ def _templates() -> Environment:
     )
     environment.filters |= FILTERS  # pyright: ignore[reportUnknownMemberType]
     environment.globals["colours"] = SERIES  # pyright: ignore[reportUnknownMemberType]
+    environment.globals["plotly"] = plotly_bundle()  # pyright: ignore[reportUnknownMemberType]
     return environment

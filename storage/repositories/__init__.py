@@ -3,6 +3,7 @@
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.attempt_logs import AttemptLogRecord, AttemptLogs
 from storage.repositories.attempts import Attempts, KeptAlive
+from storage.repositories.collections import Collections
 from storage.repositories.commands import Commands
 from storage.repositories.events import Events
 from storage.repositories.exchanges import ExchangeRecords, Exchanges
@@ -21,6 +22,7 @@ __all__ = [
     "AttemptLogRecord",
     "AttemptLogs",
     "Attempts",
+    "Collections",
     "Commands",
     "Datasets",
     "Deliveries",

@@ -66,6 +66,11 @@ _OF_TRIAL = (
 _SIZES = select(ArtifactRow.sha256, ArtifactRow.size).where(
     ArtifactRow.sha256.in_(bindparam("digests", expanding=True))
 )
+_BYTES = select(func.sum(ArtifactRow.size)).where(
+    ArtifactRow.sha256.in_(
+        select(TrialArtifactRow.sha256).where(TrialArtifactRow.study_id == bindparam("study"))
+    )
+)
 
 
 class ArtifactRows:
@@ -184,6 +189,10 @@ class ArtifactRows:
             return {}
         rows = run(self._session, _OF_TRIAL, {"study": study_id, "trial": number})
         return {row.role: _record(row) for row in rows}
+
+    def bytes_of(self, study_id: str) -> int:
+        """Bytes of all files of a study's trials; those that several have count once."""
+        return int(run(self._session, _BYTES, {"study": study_id}).scalar_one() or 0)
 
     def sizes(self, digests: Collection[str]) -> dict[str, int]:
         """Bytes of stored artifacts, by their digests."""

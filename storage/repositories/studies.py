@@ -1,24 +1,42 @@
 """Studies: the documents users sent, where each stands, and which coordinator has it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Text,
+    bindparam,
+    column,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.functions import FunctionElement
 
+from storage.columns import storable_text
 from storage.endings import StudyCause
 from storage.errors import ClaimLost, Conflict, IdempotencyConflict, NotFound
 from storage.locking import insert, lock_study, lock_study_to_decide
 from storage.mapping import columns_of, reader
 from storage.paging import newest_first
-from storage.records import Json, Page, StudyRecord, StudyState
+from storage.records import Json, Page, StudyLabels, StudyRecord, StudyState
 from storage.tables import StudyRow
 from storage.tenants import run, tenant_of
 
 # Of what fronts and figures follow from, see `StudyRecord.data_version`.
 _ANOTHER_VERSION: Mapping[str, Any] = {"data_version": StudyRow.data_version + 1}
 
+# Each database's function that makes a JSON array a table with one column, `value`.
+_ITEMS: Mapping[str, Callable[..., FunctionElement[Any]]] = {
+    "sqlite": func.json_each,
+    "postgresql": func.json_array_elements_text,
+}
 
 _record = reader(StudyRecord)
 _NAMED = StudyRow.id.in_(bindparam("studies", expanding=True))
@@ -113,17 +131,64 @@ class Studies:
         return _record(row)
 
     def page(
-        self, *, limit: int, cursor: str | None = None, state: StudyState | None = None
+        self,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        state: StudyState | None = None,
+        name: str | None = None,
+        prefix: str | None = None,
+        tag: str | None = None,
+        text: str | None = None,
     ) -> Page[StudyRecord]:
-        """Studies, newest first.
+        """Studies, newest first; each condition that is given has to hold.
+
+        Args:
+            limit: how many make a page.
+            cursor: `next_cursor` of the page before.
+            state: where they stand.
+            name: their exact name.
+            prefix: how their id begins.
+            tag: one of their tags, exactly.
+            text: a part of the name, of the notes or of a tag, or how the id begins; letters count
+                as the same in either case.
 
         Raises:
             BadCursor: if the cursor was not given out by this list.
         """
-        equal = {} if state is None else {"state": state}
+        equal = {"state": state, "name": name}
+        where: list[ColumnElement[bool]] = []
+        if prefix is not None:
+            where.append(_begins_with(prefix))
+        if tag is not None:
+            where.append(self._has_tag(lambda found: found == tag))
+        if text is not None:
+            where.append(self._mentions(text))
         return newest_first(
-            self._session, StudyRow, limit=limit, cursor=cursor, record=_record, **equal
+            self._session,
+            StudyRow,
+            limit=limit,
+            cursor=cursor,
+            record=_record,
+            where=where,
+            **{column: value for column, value in equal.items() if value is not None},
         )
+
+    def _mentions(self, text: str) -> ColumnElement[bool]:
+        return or_(
+            *(field.icontains(text, autoescape=True) for field in (StudyRow.name, StudyRow.notes)),
+            self._has_tag(lambda tag: tag.icontains(text, autoescape=True)),
+            _begins_with(text.lower()),
+        )
+
+    def _has_tag(
+        self, is_meant: Callable[[ColumnElement[str]], ColumnElement[bool]]
+    ) -> ColumnElement[bool]:
+        tags = _ITEMS[self._session.get_bind().dialect.name](StudyRow.tags)
+        # A table of its own in the query: each row has its own tags.
+        item: ColumnElement[str] = column("value", Text())
+        found = select(literal(1)).select_from(tags.table_valued(item)).where(is_meant(item))
+        return found.correlate(StudyRow).exists()
 
     def ids(self) -> set[str]:
         """The ids of all studies."""
@@ -218,6 +283,15 @@ class Studies:
         if changed is None:
             self.get(study_id)
         return changed is not None
+
+    def set_labels(self, study_id: str, labels: StudyLabels) -> None:
+        """Change those labels that are not null.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        given = {name: value for name, value in vars(labels).items() if value is not None}
+        self._change(study_id, given)
 
     def set_spec(self, study_id: str, spec: dict[str, Json]) -> None:
         """Replace the study's document.
@@ -326,6 +400,11 @@ def listed(study_ids: Sequence[str]) -> str:
     named = ", ".join(repr(study) for study in study_ids[:5])
     more = f" and {len(study_ids) - 5} more" if len(study_ids) > 5 else ""
     return f"{'study' if len(study_ids) == 1 else 'studies'} {named}{more}"
+
+
+def _begins_with(prefix: str) -> ColumnElement[bool]:
+    """Whether an id does; unlike LIKE, alike on both databases for letters of either case."""
+    return func.substr(StudyRow.id, 1, len(prefix)) == storable_text(prefix)
 
 
 def _missing(study_id: str) -> NotFound:

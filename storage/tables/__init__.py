@@ -8,6 +8,7 @@ from storage.tables.account import ApiKeyRow, AuditEventRow, BrowserSessionRow, 
 from storage.tables.artifact import ArtifactRow, TrialArtifactRow
 from storage.tables.attempt import AttemptLogRow, AttemptRow
 from storage.tables.base import Table
+from storage.tables.collection import CollectionRow, CollectionStudyRow
 from storage.tables.command import CommandRow
 from storage.tables.delivery import WebhookDeliveryRow
 from storage.tables.machine import BookingRow, CoordinatorRow, MachineRow
@@ -24,6 +25,8 @@ __all__ = [
     "AuditEventRow",
     "BookingRow",
     "BrowserSessionRow",
+    "CollectionRow",
+    "CollectionStudyRow",
     "CommandRow",
     "CoordinatorRow",
     "DatasetRow",

@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Index, Integer, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from storage.columns import document
+from storage.columns import Texts, document
 from storage.endings import StudyCause
 from storage.records import LOCAL, Json, StudyState
 from storage.tables.base import Table
@@ -24,6 +24,8 @@ class StudyRow(Table):
     id: Mapped[str] = mapped_column(primary_key=True)
     tenant: Mapped[str] = mapped_column(server_default=LOCAL)
     name: Mapped[str]
+    tags: Mapped[tuple[str, ...]] = mapped_column(Texts(), server_default="[]")
+    notes: Mapped[str] = mapped_column(server_default="")
     state: Mapped[StudyState]
     state_cause: Mapped[StudyCause | None]
     state_detail: Mapped[str | None]

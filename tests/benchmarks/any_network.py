@@ -54,8 +54,8 @@ CASES: Mapping[str, Callable[[Path | None], Case]] = {
 
 FURTHER: Mapping[str, Callable[[Path | None], Case]] = {
     "vad": speech,
-    "magika": partial(file_types, count=600),
-    "recogniser": partial(printed_lines, count=300),
+    "magika": partial(file_types, count=1200),
+    "recogniser": partial(printed_lines, count=800),
 }
 """Networks that are trained further; it takes more samples than fits do."""
 

@@ -4,7 +4,8 @@ Ours with diagonal plus low rank, and whole, beside torch's own modules (cuDNN, 
 then 16 stacked members beside one. fp32 without TF32 on both sides. Contestants take turns in
 random order; what is compared is the median of each round's ratios. Every shape is checked against
 double precision in the same run, and the targets are printed as reached or not. Writes the section
-"Measured" of `deploy/GPU_BENCHMARKS.md` unless another file is named; without a GPU it says so.
+"Measured" of `deploy/docs/benchmarks/gpu.md` unless another file is named; without a GPU it says
+so.
 
 `--dry` goes the same way at tiny sizes without a GPU, in Triton's interpreter: its times say
 nothing.
@@ -32,7 +33,7 @@ from models.forms import DenseForm, Form, LowRankForm
 from models.kernels.calls import GATES, Kind
 from models.kernels.structs import CellName
 
-FILE = Path(__file__).parents[2] / "deploy" / "GPU_BENCHMARKS.md"
+FILE = Path(__file__).parents[2] / "deploy/docs/benchmarks/gpu.md"
 BEGIN, END = "<!-- measured -->\n", "<!-- end of measured -->\n"
 RANK_SHARE = 16
 TOLERANCE = 1e-4

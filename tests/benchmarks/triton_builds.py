@@ -27,7 +27,7 @@ from models.backends.triton.tiles import (
 from models.kernels.calls import GATES, Kind
 from models.kernels.structs import CellName
 
-FILE = Path(__file__).parents[2] / "deploy" / "GPU_BENCHMARKS.md"
+FILE = Path(__file__).parents[2] / "deploy/docs/benchmarks/gpu.md"
 BEGIN, END = "<!-- builds -->\n", "<!-- end of builds -->\n"
 Pass = Literal["forward", "backward"]
 

@@ -27,12 +27,13 @@ _KERNELS = {
 
 def texts() -> Mapping[str, str]:
     """Every file of `deploy/` that a site is made from or that tells how, by its name."""
-    files = (path for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    files = (path for path in DEPLOY.rglob("*") if path.is_file())
     return {
         str(path.relative_to(DEPLOY)): path.read_text()
         for path in files
-        if not path.name.startswith((".env", "BENCHMARKS", "SEARCH_BENCHMARKS"))
-        or path.name == ".env.example"
+        if path.suffix not in (".pyc", ".svg", ".png")
+        and (not path.name.startswith(".env") or path.name == ".env.example")
+        and path.relative_to(DEPLOY).parts[:2] != ("docs", "benchmarks")
     }
 
 

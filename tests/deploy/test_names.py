@@ -68,10 +68,11 @@ def test_the_program_is_the_one_that_is_installed() -> None:
 
 
 def test_every_test_that_proves_something_is_there() -> None:
-    named = set(re.findall(r"`(tests/[\w/]+\.py)`", texts()["THREATS.md"]))
+    threats = texts()["docs/explanation/threats.md"]
+    named = set(re.findall(r"`(tests/[\w/]+\.py)`", threats))
     assert len(named) >= 40
     assert sorted(name for name in named if not (ROOT / name).is_file()) == []
-    lines = [line for line in texts()["THREATS.md"].splitlines() if line.startswith("| ")]
+    lines = [line for line in threats.splitlines() if line.startswith("| ")]
     doors = lines[lines.index("| door | who | what holds | proved by |") + 1 :]
     assert len(doors) >= 20
     assert all("`tests/" in line for line in doors), "what is claimed is proved"

@@ -1,4 +1,4 @@
-"""What deploy/UPGRADES.md says of programs and tables of different versions."""
+"""What deploy/docs/how-to/upgrade.md says of programs and tables of different versions."""
 
 import subprocess
 import sys

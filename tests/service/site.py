@@ -108,6 +108,8 @@ class Site:
     def trial(self, study: StudyRecord, number: int, **given: Any) -> TrialRecord:
         """A trial with the state and values given; a complete one has its checkpoint and report."""
         spec = StudySpec.model_validate(study.spec)
+        if "parametrization" in given:
+            spec = spec.model_copy(update={"parametrizations": (given["parametrization"],)})
         drawn = SearchSpace(spec).draw(CornerSource(highest=number % 2 == 1))
         model = drawn.spec.model
         state = given.pop("state", TrialState.COMPLETE)

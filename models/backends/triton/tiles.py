@@ -5,7 +5,7 @@ Whole matrices of a model lie in the shared memory of the one multiprocessor tha
 tiles of powers of two, and beside them what a product exchanges between threads. Thin factors lie
 in registers, of which a program has 65,536: as many numbers as `MOST_NUMBERS` leave room for the
 rest. More of them are divided among several programs. What does not fit so either is left to other
-backends. Measured figures stand in deploy/GPU_BENCHMARKS.md.
+backends. Measured figures stand in deploy/docs/benchmarks/gpu.md.
 """
 
 from dataclasses import dataclass

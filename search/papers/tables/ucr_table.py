@@ -12,7 +12,8 @@ from models.parametrizations import Dense, Householder, HouseholderSvd
 from models.spec import Signature
 from search.documents.papers import PrintedValue, Source
 from search.papers.cited import ORNN, SPECTRAL
-from search.papers.row import Row, System, Table, by_updates
+from search.papers.row import Row, System, by_updates
+from search.papers.table import Table
 from search.tasks import Ucr
 from search.training.trial_spec import TrainingSpec
 
@@ -284,6 +285,10 @@ UCR = Table(
     name="ucr",
     title="UCR time series",
     about="Four recurrent systems of 32 units on 21 data sets, test accuracy, in the split of 2015 "
-    "with a fifth of TRAIN for validation. The captions say 20 data sets; 21 are printed.",
+    "with a fifth of TRAIN for validation. The captions say 20 data sets; 21 are printed. "
+    "These are small networks, and not the most accurate methods: over the 19 sets that can be "
+    "compared, the best printed values have a mean of 0.811, a nearest neighbour 0.765, and "
+    "MiniRocket, which stores 40,000 numbers and more, 0.882 "
+    "(`python -m tests.benchmarks.ucr_outside`).",
     rows=tuple(_rows()),
 )

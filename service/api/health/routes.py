@@ -1,5 +1,7 @@
 """Whether the server lives, and whether it can do its work."""
 
+from importlib.metadata import version
+
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
@@ -11,6 +13,8 @@ from service.http.problems import ProblemFault, documented, problem_response
 
 router = APIRouter(tags=["health"])
 
+_VERSION = version("reflectory")
+
 
 _ELSEWHERE = {"message": "not as it has to be; the server's own machine is told more"}
 
@@ -18,7 +22,7 @@ _ELSEWHERE = {"message": "not as it has to be; the server's own machine is told 
 @router.get("/healthz", responses=documented(403))
 async def get_health() -> Alive:
     """The process is alive."""
-    return Alive()
+    return Alive(version=_VERSION)
 
 
 @router.get("/readyz", response_model=Ready, responses=documented(403, 503))

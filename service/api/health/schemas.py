@@ -20,6 +20,9 @@ class Alive(Spec):
     """The process answers."""
 
     status: Literal["alive"] = "alive"
+    version: str | None = Field(
+        default=None, description="of the server's program; older servers do not tell"
+    )
 
 
 class Ready(Spec):

@@ -37,6 +37,7 @@ def study_documents(
             state_reason=study.ending if study.state_reason is None else study.state_reason,
             progress=progress(session, study, figures, tallies[study.id]),
             links=StudyLinks.of(study.id),
+            stored_bytes=None,
         )
         for study in studies
     ]

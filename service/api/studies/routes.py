@@ -8,11 +8,10 @@ from search.dispatch.claim_policy import places_for
 from search.documents.spaces import DryRun
 from search.studies import commands, removal, submission
 from search.studies import states as studies
-from search.studies.spec import StudySpec
 from service.api.paths import study_path
 from service.api.resources import Held, PageCursor, PageLimit, Resources
 from service.api.studies.documents import study_document, study_documents
-from service.api.studies.requests import StudyChange
+from service.api.studies.requests import OneStudy, StudyChange
 from service.api.studies.schemas import StudyDocument, StudyPage
 from service.api.waiting import PATIENCE_SECONDS, wait_for
 from service.http.entity_tags import NOT_MODIFIED
@@ -20,6 +19,7 @@ from service.http.kept_answers import Kept
 from service.http.problems import documented
 from service.webhooks.addresses import refuse_unreachable
 from storage.records import StudyState
+from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.studies import Studies
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
@@ -34,7 +34,7 @@ router = APIRouter(prefix="/v1/studies", tags=["studies"])
     },
 )
 def submit_study(
-    spec: StudySpec,
+    spec: OneStudy,
     held: Held,
     response: Response,
     dry_run: Annotated[
@@ -74,10 +74,34 @@ def list_studies(
     limit: PageLimit = 50,
     cursor: PageCursor = None,
     state: Annotated[StudyState | None, Query(description="only studies in this state")] = None,
+    prefix: Annotated[
+        str | None, Query(min_length=1, max_length=100, description="only ids that begin so")
+    ] = None,
+    name: Annotated[
+        str | None, Query(max_length=200, description="only studies with exactly this name")
+    ] = None,
+    tag: Annotated[
+        str | None, Query(max_length=50, description="only studies with this tag")
+    ] = None,
+    text: Annotated[
+        str | None,
+        Query(
+            max_length=200,
+            description="only studies whose name, notes or tags contain it, or whose id begins so",
+        ),
+    ] = None,
 ) -> StudyPage:
-    """Studies, newest first."""
+    """Studies, newest first; all that is asked for has to hold."""
     with held.database.read() as session:
-        page = Studies(session).page(limit=limit, cursor=cursor, state=state)
+        page = Studies(session).page(
+            limit=limit,
+            cursor=cursor,
+            state=state,
+            prefix=prefix,
+            name=name,
+            tag=tag,
+            text=text or None,
+        )
         return StudyPage(
             items=tuple(study_documents(session, page.items, held.figures, kept)),
             next_cursor=page.next_cursor,
@@ -88,7 +112,9 @@ def list_studies(
 def get_study(study_id: str, held: Held, kept: Kept) -> StudyDocument:
     """One study and how far it is."""
     with held.database.read() as session:
-        return study_document(session, Studies(session).get(study_id), held.figures, kept)
+        study = study_document(session, Studies(session).get(study_id), held.figures, kept)
+        stored = ArtifactRows(session).bytes_of(study_id)
+        return study.model_copy(update={"stored_bytes": stored})
 
 
 @router.post("/{study_id}/cancel", responses=documented(403, 404))
@@ -103,14 +129,20 @@ def cancel_study(study_id: str, held: Held) -> StudyDocument:
 
 @router.patch("/{study_id}", responses=documented(403, 404, 409, 422))
 def change_study(study_id: str, change: StudyChange, held: Held) -> StudyDocument:
-    """Give a study another budget, another priority or both.
+    """Give a study another budget, priority, name, tags or notes; what is not named stays.
 
     Of a budget what is named changes, null takes a limit away, and a finished study runs on.
     `epochs` is fixed, or trials would not compare; nothing can be less than what is used up,
     suggestions that wait included. A priority counts from the next slot on that is free: what runs
     goes on.
     """
-    commands.change(held.database, study_id, budget=change.budget, priority=change.priority)
+    commands.change(
+        held.database,
+        study_id,
+        budget=change.budget,
+        priority=change.priority,
+        labels=change.labels,
+    )
     return _now(study_id, held)
 
 

@@ -54,7 +54,9 @@ class StudyDocument(Spec):
     """A study: what was asked for, where it stands and how far it is."""
 
     id: str
-    name: str
+    name: str = Field(description="what it is called now; the spec has the name it was sent with")
+    tags: tuple[str, ...] = ()
+    notes: str = ""
     state: StudyState
     state_reason: str | None
     spec: dict[str, Any]
@@ -63,6 +65,9 @@ class StudyDocument(Spec):
     finished_at: datetime | None
     progress: StudyProgress
     links: StudyLinks
+    stored_bytes: int | None = Field(
+        default=None, description="of all files of its trials; null but where one study is asked"
+    )
 
     @property
     def ended(self) -> bool:

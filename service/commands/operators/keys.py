@@ -14,9 +14,9 @@ from service.commands.connection import (
     DataDirOption,
     JsonOption,
     fail,
-    is_terminal,
     print_json,
 )
+from service.commands.given.confirmation import YesOption, confirm
 from service.commands.operators.local_database import local_database
 from service.commands.shown.tables import add_columns, empty_table
 from storage.account_records import ApiKeyRecord
@@ -165,6 +165,7 @@ def rotate(
 @commands.command("revoke", epilog="Example: reflectory keys revoke 4f1d2c3b5a69")
 def revoke(
     key_id: Annotated[str, typer.Argument(metavar="KEY_ID", help="The key's id, see `list`.")],
+    yes: YesOption = False,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -176,8 +177,14 @@ def revoke(
     with local_database(data_dir, as_json=as_json) as database:
         try:
             with database.read() as session:
-                tenant = Keys(session).get(key_id).tenant
-            key = revoke_key(database.of(tenant), key_id)
+                found = Keys(session).get(key_id)
+            confirm(
+                f'Revoke key {key_id} "{found.name}" of tenant {found.tenant} for ever',
+                yes=yes,
+                as_json=as_json,
+                undone="Nothing was revoked.",
+            )
+            key = revoke_key(database.of(found.tenant), key_id)
         except NotFound as error:
             fail(str(error), REFUSED, as_json=as_json)
     if as_json:
@@ -188,7 +195,7 @@ def revoke(
 
 @commands.command("reset", epilog="Example: reflectory keys reset --yes")
 def reset(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: YesOption = False,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -200,11 +207,12 @@ def reset(
     from service.auth.api_keys import reset_keys
     from storage.errors import Conflict
 
-    if not yes:
-        if as_json or not is_terminal():
-            raise typer.BadParameter("this removes all keys of all tenants; say --yes to do it")
-        question = "Remove all keys of all tenants, and let whoever works on this machine in?"
-        typer.confirm(question, abort=True)
+    confirm(
+        "Remove all keys of all tenants, and let whoever works on this machine in",
+        yes=yes,
+        as_json=as_json,
+        undone="Nothing was removed.",
+    )
     with local_database(data_dir, as_json=as_json) as database:
         try:
             removed = reset_keys(database)

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 from models.spec import Spec
 from search.documents.papers import RowEntry
 from search.papers.verdicts import Measured
+from service.commands.reproduction.curves import Curve
 
 _DIGITS = 12
 
@@ -36,6 +37,7 @@ class Cell(Spec):
     commit: str = Field(description="of the program that asked")
     version: str
     study: str = Field(description="its id on the server that trained it")
+    curve: Curve = Field(default=(), description="how it was trained, some points of it")
 
     @property
     def measured(self) -> Measured:

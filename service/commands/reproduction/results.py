@@ -1,19 +1,26 @@
-"""What was printed beside what was measured: for terminals, as CSV, as HTML, and as a document."""
+"""What was printed beside what was measured: for terminals, as CSV and as HTML."""
 
 import csv
 import html
 import io
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
 
+from rich.console import Group
 from rich.table import Table
 
 from search.documents.papers import Claim, Fails, PrintedValue, Reaches, RowEntry, TableDocument
-from search.papers.ranks import ranks_of
-from search.papers.verdicts import FEWEST_SEEDS, Verdict, VerdictKind, judge
+from search.papers import SEARCHED
+from search.papers.verdicts import Verdict, judge
 from service.commands.reproduction.cells import Cell, cells_of
+from service.commands.reproduction.curves import (
+    BAR_NAMES,
+    Curve,
+    bars,
+    curve_texts,
+    curves_as_csv,
+    mean_curve,
+)
 from service.commands.shown.tables import empty_table
 
 HEADINGS: tuple[str, ...] = (
@@ -29,7 +36,8 @@ HEADINGS: tuple[str, ...] = (
 )
 """Of every form of the results."""
 
-_NUMBERS = frozenset(HEADINGS[1:-1])
+NUMERIC = frozenset(HEADINGS[1:-1])
+"""Headings of numbers."""
 _OF_FILES = frozenset({"updates", "seconds"})
 """A terminal has no place for them."""
 _NOTHING = "–"
@@ -43,6 +51,16 @@ class Result:
     row: RowEntry
     cells: Sequence[Cell]
     verdict: Verdict
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether it is of our own, and printed nowhere."""
+        return self.row.system == SEARCHED
+
+    @property
+    def curve(self) -> Curve:
+        """The means over seeds; empty where none has one."""
+        return mean_curve(cell.curve for cell in self.cells if cell.curve)
 
     def texts(self) -> tuple[str, ...]:
         """The row as it is shown, in the order of `HEADINGS`."""
@@ -85,14 +103,31 @@ def results_of(
     return found
 
 
-def as_table(results: Sequence[Result], *, title: str) -> Table:
-    """The results for a terminal."""
+def as_text(results: Sequence[Result], *, title: str) -> Group:
+    """The results for a terminal, and how they were trained where that is kept."""
+    return Group(_as_table(results, title=title), *_as_bars(results))
+
+
+def _as_bars(results: Sequence[Result]) -> Iterator[Table]:
+    """Curves beside what the paper says of them, the means over seeds."""
+    curves = {result.row.key: (result, result.curve) for result in results if result.curve}
+    if not curves:
+        return
+    table = empty_table("Over updates: first value, bars, last value (means over seeds)")
+    for heading in ("row", "claim", *BAR_NAMES):
+        table.add_column(heading, overflow="fold")
+    for key, (result, curve) in curves.items():
+        table.add_row(key, _printed(result.row.claim), *(bars(curve, name) for name in BAR_NAMES))
+    yield table
+
+
+def _as_table(results: Sequence[Result], *, title: str) -> Table:
     table = empty_table(title)
     wide = [heading for heading in HEADINGS if heading not in _OF_FILES]
     for heading in wide:
         table.add_column(
             heading,
-            justify="right" if heading in _NUMBERS else "left",
+            justify="right" if heading in NUMERIC else "left",
             overflow="fold",
         )
     for result in results:
@@ -111,6 +146,16 @@ def as_csv(results: Sequence[Result]) -> str:
     return text.getvalue()
 
 
+def as_curves(results: Sequence[Result]) -> str:
+    """The curves of all seeds as CSV."""
+    return curves_as_csv(
+        {
+            result.row.key: {cell.seed: cell.curve for cell in result.cells if cell.curve}
+            for result in results
+        }
+    )
+
+
 def as_html(results: Sequence[Result], *, title: str) -> str:
     """The results as a page that needs nothing else."""
     head = "".join(f"<th>{html.escape(heading)}</th>" for heading in (*HEADINGS, "why"))
@@ -125,137 +170,23 @@ def as_html(results: Sequence[Result], *, title: str) -> str:
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{escaped}</title></head><body>\n<h1>{escaped}</h1>\n"
         f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n"
-        "</body></html>\n"
+        f"{_curves_as_html(results)}</body></html>\n"
     )
 
 
-def as_document(tables: Sequence[TableDocument], cells: Sequence[Cell]) -> str:
-    """Every row of every table in Markdown, those that were never trained too."""
-    found = [(table, results_of(table, table.entries, cells)) for table in tables]
-    parts = [*_opening(cells), *_summary(found)]
-    for table, results in found:
-        parts += _section(table, results)
-    return "\n".join(parts)
-
-
-def _opening(cells: Sequence[Cell]) -> Iterator[str]:
-    yield "# What the papers print, and what is measured here"
-    yield ""
-    yield (
-        "Written by `reflectory reproduce --document deploy/REPRODUCTION.md` from the files of "
-        "`deploy/reproduction/` alone. Each row is trained with several seeds, which also move "
-        "what is set aside for validation; validation chooses the epoch, the test data are looked "
-        "at once. `measured` is the mean with half its 95 % interval (Student's t)."
+def _curves_as_html(results: Sequence[Result]) -> str:
+    heading, *lines = curve_texts({one.row.key: one.curve for one in results if one.curve})
+    if not lines:
+        return ""
+    head = "".join(f"<th>{html.escape(text)}</th>" for text in heading)
+    rows = "\n".join(
+        "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in line) + "</tr>"
+        for line in lines
     )
-    yield ""
-    yield (
-        "A value counts as **reproduced** where the mean is no further below the printed one than "
-        "that half, or than the standard error of the printed share, whichever is more (losses: "
-        "above), as **better** beyond it on the other side. Claims are that a system reaches a "
-        "value within so many updates, or fails to. Below three seeds it is **not yet** known, nor "
-        "below five where the interval alone makes up for a mean that falls short; what **cannot "
-        "be** reproduced says why."
+    return (
+        "<h2>Over updates, means over seeds</h2>\n"
+        f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n"
     )
-    if cells:
-        yield ""
-        machines, commits = (
-            _each(cell.machine for cell in cells),
-            _each(cell.commit for cell in cells),
-        )
-        versions = _each(cell.version for cell in cells)
-        yield f"Machines: {machines}. Commits: {commits}. Versions: {versions}."
-    yield ""
-
-
-def _summary(found: Iterable[tuple[TableDocument, Sequence[Result]]]) -> Iterator[str]:
-    kinds = get_args(VerdictKind)
-    yield f"| table | rows | {' | '.join(kinds)} |"
-    yield "| --- |" + " ---: |" * (1 + len(kinds))
-    for table, results in found:
-        verdicts = [result.verdict.kind for result in results]
-        counts = " | ".join(str(verdicts.count(kind)) for kind in kinds)
-        yield f"| {table.title} | {len(verdicts)} | {counts} |"
-    yield ""
-
-
-def _each(texts: Iterable[str]) -> str:
-    return ", ".join(sorted(set(texts)))
-
-
-def _section(table: TableDocument, results: Sequence[Result]) -> Iterator[str]:
-    yield f"## {table.title} (`{table.name}`)"
-    yield ""
-    yield table.about
-    yield ""
-    yield f"| {' | '.join(HEADINGS)} |"
-    yield "|" + "|".join(" ---: " if heading in _NUMBERS else " --- " for heading in HEADINGS) + "|"
-    for result in results:
-        yield f"| {' | '.join(result.texts())} |"
-    yield ""
-    yield from _ranking(results)
-    remarks = dict[str, list[str]]()
-    for result in results:
-        row, failed = result.row, [cell for cell in result.cells if cell.value is None]
-        said = (row.erratum, row.deviation, row.unreachable)
-        for sentence in (*said, *(f"Seed {c.seed}: {c.reason}" for c in failed)):
-            if sentence is not None:
-                remarks.setdefault(sentence, []).append(row.key)
-    for sentence, keys in remarks.items():
-        whole = len(keys) == len(results)
-        yield f"- {'All rows' if whole else ', '.join(keys)}: {sentence}"
-    if remarks:
-        yield ""
-
-
-def _ranking(results: Sequence[Result]) -> Iterator[str]:
-    """The systems of rows `data set/system` by their ranks, where each has all seeds."""
-    values = dict[str, dict[str, float]]()
-    every = {result.row.key.partition("/")[2] for result in results} - {""}
-    for result in results:
-        data_set, _, system = result.row.key.partition("/")
-        value = _ranked_value(result)
-        if system and value is not None:
-            values.setdefault(data_set, {})[system] = value
-    whole = {name: found for name, found in values.items() if found.keys() == every}
-    ranks = ranks_of(whole)
-    if ranks is None:
-        return
-    left_out = len({result.row.key.partition("/")[0] for result in results}) - len(whole)
-    yield (
-        f"Ranks over {len(whole)} data sets, {left_out} left out, for a system has too few seeds "
-        "there or nothing is printed to compare. Ties share a rank; what failed ranks last. "
-        f"Friedman's test: p = {ranks.friedman_p:.2g}."
-        + (
-            f" Mean ranks that differ by less than {ranks.critical_difference:.2f} are not told "
-            "apart (Nemenyi, 5 %)."
-            if ranks.critical_difference is not None
-            else ""
-        )
-    )
-    yield ""
-    yield "| system | mean rank |"
-    yield "| --- | ---: |"
-    for system, rank in sorted(ranks.mean_ranks.items(), key=lambda item: item[1]):
-        yield f"| {system} | {rank:.2f} |"
-    yield ""
-    yield "| pair | wins | ties | losses | p (Wilcoxon, Holm) |"
-    yield "| --- | ---: | ---: | ---: | ---: |"
-    for pair in ranks.pairs:
-        yield (
-            f"| {pair.first}, {pair.second} | {pair.wins} | {pair.ties} | {pair.losses} | "
-            f"{pair.p:.2g} |"
-        )
-    yield ""
-
-
-def _ranked_value(result: Result) -> float | None:
-    """The mean, higher is better; None where too little is known."""
-    claim, verdict = result.row.claim, result.verdict
-    if claim is None or len(result.cells) < FEWEST_SEEDS:
-        return None
-    if verdict.mean is None or any(cell.value is None for cell in result.cells):
-        return -math.inf
-    return verdict.mean if claim.direction == "maximize" else -verdict.mean
 
 
 def _printed(claim: Claim | None) -> str:

@@ -1,5 +1,6 @@
 """Rows with seeds as ordinary studies of a server: submitted, followed, and read when they end."""
 
+import math
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,10 +10,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from search.documents.papers import RowEntry
+from search.documents.papers import Claim, RowEntry
 from service.api.studies.schemas import StudyDocument
+from service.api.trials.schemas import TrialDocument
 from service.client import Client, Refused
 from service.commands.reproduction.cells import Cell, digest_of, document_for
+from service.commands.reproduction.curves import curve_of
 from storage.records import TrialState
 
 _POLL_SECONDS = 1.0
@@ -128,7 +131,7 @@ class Reproduction:
 
     def _end(self, one: "_Open") -> None:
         """Keep what a study that ended came to; one that somebody cancelled came to nothing."""
-        found = next(iter(self.client.trials(one.study.id)), None)
+        found = self._best(one.study.id, one.plan.row.claim)
         plan, row = one.plan, one.plan.row
         if found is None or found.outcome not in (TrialState.COMPLETE, *_FAILED):
             self.lost[plan.name] = (
@@ -147,14 +150,28 @@ class Reproduction:
             reason=found.reason if found.test_quality is None else None,
             updates=round(row.updates * found.epochs_trained / epochs),
             epochs=found.epochs_trained,
-            parameters=row.parameters,
+            parameters=found.values.parameters,
             seconds=round(_seconds(one.study), 1),
             machine=", ".join(sorted(machines)),
             commit=_commit(),
             version=version("reflectory"),
             study=one.study.id,
+            curve=curve_of(self.client.metrics(one.study.id, found.number), row.updates / epochs),
         )
         self.finished(plan, cell)
+
+    def _best(self, study_id: str, claim: Claim | None) -> TrialDocument | None:
+        """The trial that validation chooses; the first one where none is complete."""
+        trials = list(self.client.trials(study_id))
+        sign = -1 if claim is not None and claim.direction == "minimize" else 1
+        qualities = {
+            trial.number: sign * trial.values.quality
+            for trial in trials
+            if trial.outcome is TrialState.COMPLETE and trial.values.quality is not None
+        }
+        if not qualities:
+            return next(iter(trials), None)
+        return max(trials, key=lambda trial: qualities.get(trial.number, -math.inf))
 
     def _model_of(self, machine: str | None) -> str:
         """What computes there: a machine's name tells others nothing."""

@@ -1,30 +1,59 @@
 """Uploaded data sets as tables for people."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from search.documents.datasets import ArrayFacts, DatasetFacts
-from search.documents.readable import NONE, shape
+from search.documents.readable import shape
 from service.api.datasets.schemas import DatasetDocument
-from service.commands.shown.tables import add_columns, empty_table, lines_table
+from service.commands.given.references import SHORT
+from service.commands.shown.listing import Column, age, count, moment
+from service.commands.shown.tables import lines_table
 
 
-def datasets_table(datasets: Iterable[DatasetDocument]) -> Table:
-    """Data sets, one per line."""
-    table = empty_table()
-    table.add_column("id", no_wrap=True)
-    add_columns(table, "name", "problem")
-    add_columns(table, "samples", "steps", "features", "outputs", numbers=True)
-    table.add_column("uploaded")
-    for dataset in datasets:
-        facts = dataset.facts
-        uploaded = f"{dataset.created_at:%Y-%m-%d %H:%M}"
-        cells = [dataset.id, escape(dataset.name), facts.problem, *_COUNTS[type(facts)](facts)]
-        table.add_row(*cells, uploaded)
-    return table
+def samples_of(facts: DatasetFacts | ArrayFacts) -> int:
+    """How many samples there are in all."""
+    return facts.samples if isinstance(facts, ArrayFacts) else sum(facts.samples.values())
+
+
+def _fact(name: str) -> Callable[[DatasetDocument], int | None]:
+    """A number that is told of samples, and not of arrays."""
+    return lambda dataset: getattr(dataset.facts, name, None)
+
+
+def _number(name: str, *, narrow: bool = True) -> Column[DatasetDocument]:
+    found = _fact(name)
+    return Column(name, found, lambda one: count(found(one)), number=True, narrow=narrow)
+
+
+DATASETS: Sequence[Column[DatasetDocument]] = (
+    Column("id", lambda one: one.id, lambda one: one.id[:SHORT], wide=False),
+    Column("id", lambda one: one.id, narrow=False),
+    Column("name", lambda one: one.name, is_cut=True),
+    Column("problem", lambda one: one.facts.problem),
+    Column(
+        "samples",
+        lambda one: samples_of(one.facts),
+        lambda one: count(samples_of(one.facts)),
+        number=True,
+    ),
+    _number("steps", narrow=False),
+    _number("features"),
+    _number("outputs", narrow=False),
+    Column(
+        "age",
+        lambda one: -one.created_at.timestamp(),
+        lambda one: age(one.created_at),
+        number=True,
+        wide=False,
+    ),
+    Column(
+        "uploaded", lambda one: one.created_at, lambda one: moment(one.created_at), narrow=False
+    ),
+)
+"""The columns of a list of data sets."""
 
 
 def dataset_table(dataset: DatasetDocument) -> Table:
@@ -32,21 +61,6 @@ def dataset_table(dataset: DatasetDocument) -> Table:
     facts = dataset.facts
     lines = {**_LINES[type(facts)](facts), "sha256": dataset.sha256}
     return lines_table(f"{dataset.name} ({dataset.id})", lines)
-
-
-def _counts_of_samples(facts: DatasetFacts) -> list[str]:
-    counts = [sum(facts.samples.values()), facts.steps, facts.features, facts.outputs]
-    return list(map(str, counts))
-
-
-def _counts_of_arrays(facts: ArrayFacts) -> list[str]:
-    return [str(facts.samples), NONE, NONE, NONE]
-
-
-_COUNTS: Mapping[type, Callable[[Any], list[str]]] = {
-    DatasetFacts: _counts_of_samples,
-    ArrayFacts: _counts_of_arrays,
-}
 
 
 def _lines_of_samples(facts: DatasetFacts) -> dict[str, str]:
@@ -59,8 +73,8 @@ def _lines_of_samples(facts: DatasetFacts) -> dict[str, str]:
         "outputs": f"{facts.outputs:,}",
         "missing values, replaced": f"{facts.missing_values:,}",
     }
-    for name, count in zip(facts.classes or [], facts.class_counts or [], strict=True):
-        lines[f"samples of {name}"] = f"{count:,}"
+    for name, samples in zip(facts.classes or [], facts.class_counts or [], strict=True):
+        lines[f"samples of {name}"] = f"{samples:,}"
     return lines
 
 

@@ -1,13 +1,13 @@
 """Uploaded models as tables for people."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.markup import escape
 from rich.table import Table
 
-from search.documents.readable import NONE, shape
+from search.documents.readable import shape
 from service.api.models.schemas import (
     ModelDetail,
     ModelDocument,
@@ -15,23 +15,11 @@ from service.api.models.schemas import (
     NetworkDetail,
     NetworkDocument,
 )
-from service.commands.shown.tables import add_columns, empty_table, lines_table
+from service.commands.given.references import SHORT
+from service.commands.shown.listing import Column, age, count, moment
+from service.commands.shown.tables import lines_table
 
-
-def models_table(models: Iterable[ModelDocument | NetworkDocument]) -> Table:
-    """Models, one per line."""
-    table = empty_table()
-    table.add_column("id", no_wrap=True)
-    add_columns(table, "name", "architecture")
-    add_columns(table, "units", "outputs", "parameters", numbers=True)
-    table.add_column("uploaded")
-    for model in models:
-        kind, units, outputs = _WORDS[model.source].cells(model)
-        counts = [units, outputs, f"{model.parameters:,}"]
-        table.add_row(
-            model.id, escape(model.name), kind, *counts, f"{model.created_at:%Y-%m-%d %H:%M}"
-        )
-    return table
+_AnyModel: TypeAlias = ModelDocument | NetworkDocument
 
 
 def model_table(model: ModelDetail | NetworkDetail) -> Table:
@@ -51,11 +39,6 @@ def stored_name(model: ModelDetail | NetworkDetail) -> str:
     return f"{model.id}{_WORDS[model.source].suffix}"
 
 
-def _cells_of_model(model: ModelDocument) -> tuple[str, str, str]:
-    units = str(model.architecture.get("hidden_size", NONE))
-    return str(model.architecture.get("kind")), units, str(model.signature.output_size)
-
-
 def _lines_of_model(model: ModelDetail) -> dict[str, str]:
     fits = (f"{fit.task} {fit.layout or ''}".strip() for fit in model.fits)
     return {
@@ -72,10 +55,6 @@ def _parts_of_model(model: ModelDetail) -> Iterator[tuple[str, str]]:
     for row in model.rows:
         if row.get("level") == "tensor":
             yield str(row.get("name")), " x ".join(str(size) for size in row.get("shape", ()))
-
-
-def _cells_of_network(model: NetworkDocument) -> tuple[str, str, str]:
-    return f"ONNX, opset {model.graph.opset}", NONE, NONE
 
 
 def _lines_of_network(model: NetworkDetail) -> dict[str, str]:
@@ -105,20 +84,67 @@ class _Words:
     """How a sort of model is told of."""
 
     suffix: str
-    cells: Callable[[Any], tuple[str, str, str]]
-    """Architecture, units and outputs."""
+    architecture: Callable[[Any], str]
+    units: Callable[[Any], int | None]
+    outputs: Callable[[Any], int | None]
     lines: Callable[[Any], dict[str, str]]
     parts: Callable[[Any], Iterator[tuple[str, str]]]
     """Tensors or layers, with what is told of each."""
 
 
-_OF_MODELS = _Words(".safetensors", _cells_of_model, _lines_of_model, _parts_of_model)
+_OF_MODELS = _Words(
+    suffix=".safetensors",
+    architecture=lambda model: str(model.architecture.get("kind")),
+    units=lambda model: model.architecture.get("hidden_size"),
+    outputs=lambda model: model.signature.output_size,
+    lines=_lines_of_model,
+    parts=_parts_of_model,
+)
 _WORDS: Mapping[str, _Words] = {
     "reflectory": _OF_MODELS,
     "torch": _OF_MODELS,
-    "onnx": _Words(".onnx", _cells_of_network, _lines_of_network, _parts_of_network),
+    "onnx": _Words(
+        suffix=".onnx",
+        architecture=lambda model: f"ONNX, opset {model.graph.opset}",
+        units=lambda _model: None,
+        outputs=lambda _model: None,
+        lines=_lines_of_network,
+        parts=_parts_of_network,
+    ),
 }
 """By what was sent."""
+
+
+def _units(model: _AnyModel) -> int | None:
+    return _WORDS[model.source].units(model)
+
+
+def _outputs(model: _AnyModel) -> int | None:
+    return _WORDS[model.source].outputs(model)
+
+
+MODELS: Sequence[Column[_AnyModel]] = (
+    Column("id", lambda one: one.id, lambda one: one.id[:SHORT], wide=False),
+    Column("id", lambda one: one.id, narrow=False),
+    Column("name", lambda one: one.name, is_cut=True),
+    Column("architecture", lambda one: _WORDS[one.source].architecture(one)),
+    Column("units", _units, lambda one: count(_units(one)), number=True),
+    Column("outputs", _outputs, lambda one: count(_outputs(one)), number=True, narrow=False),
+    Column(
+        "parameters", lambda one: one.parameters, lambda one: count(one.parameters), number=True
+    ),
+    Column(
+        "age",
+        lambda one: -one.created_at.timestamp(),
+        lambda one: age(one.created_at),
+        number=True,
+        wide=False,
+    ),
+    Column(
+        "uploaded", lambda one: one.created_at, lambda one: moment(one.created_at), narrow=False
+    ),
+)
+"""The columns of a list of models."""
 
 
 def _ends(signature: ModelSignature) -> dict[str, str]:

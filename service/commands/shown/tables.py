@@ -150,24 +150,6 @@ def importance_tables(importance: Importance) -> list[Table]:
     return tables
 
 
-def studies_table(studies: Iterable[StudyDocument]) -> Table:
-    """Studies, one per line."""
-    table = empty_table()
-    # What is copied stays on one line, however narrow the terminal is.
-    table.add_column("id", no_wrap=True)
-    table.add_column("name", overflow="fold")
-    table.add_column("state")
-    add_columns(table, "ended", "trials", "complete", "priority", numbers=True)
-    table.add_column("created", no_wrap=True)
-    for study in studies:
-        trials = study.progress.trials
-        created = f"{study.created_at:%Y-%m-%d %H:%M}"
-        counts = [str(trials.ended), str(trials.total), str(trials.complete)]
-        counts.append(str(study.spec.get("priority", 0)))
-        table.add_row(study.id, escape(study.name), study.state, *counts, created)
-    return table
-
-
 def study_table(study: StudyDocument) -> Table:
     """Where one study stands, line by line."""
     progress = study.progress

@@ -40,7 +40,7 @@ def file_types(folder: Path | None, count: int = FILES) -> Case:
         "suffixes, first and last 1,024 bytes",
         trials=60,
         wanted=Wanted(ratio=5.8, decided=0.99, rough_ratio=11),
-        further=Further(left=0.55, how=FineTune(epochs=2), decided=0.97),
+        further=Further(left=0.55, how=FineTune(epochs=12), decided=0.97),
     )
 
 

@@ -1,6 +1,6 @@
 """Factors are made in as many operations for many matrices, of many members, as for one.
 
-A GPU launches a kernel or two for each. See "Making of factors" in deploy/GPU_BENCHMARKS.md.
+A GPU launches a kernel or two for each. See "Making of factors" in deploy/docs/benchmarks/gpu.md.
 """
 
 from collections.abc import Callable

@@ -6,7 +6,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from search.documents.objectives import USUAL_OBJECTIVES
+from search.optuna_tables import study_name
 from storage.records import StudyState, TrialState
+from storage.repositories.studies import Studies
 from tests.service.site import SMALL_SPEC, Site
 
 PROBLEM = "application/problem+json"
@@ -50,13 +52,31 @@ def test_a_dry_run_describes_the_space_and_stores_nothing(client: TestClient) ->
 @pytest.mark.parametrize(
     ("changes", "path", "words"),
     [
-        ({"naem": "x"}, "naem", ("unknown key", "name", "objectives")),
+        ({"naem": "x"}, "naem", ("unknown key", "did you mean 'name'?", "/docs")),
         ({"task": {"kind": "digits", "layuot": "rows"}}, "task.layuot", ("unknown key", "layout")),
-        ({"task": {"kind": "digitz"}}, "task.kind", ("digitz", "digits", "mnist")),
+        ({"task": {"kind": "digitz"}}, "task.kind", ("digitz", "did you mean 'digits'?", "mnist")),
         ({"task": {}}, "task.kind", ("required",)),
-        ({"task": {"kind": "digits", "layout": "columns"}}, "task.layout", ("columns", "pixels")),
+        (
+            {"task": {"kind": "digits", "layout": "columns"}},
+            "task.layout",
+            ("columns", "pixels"),
+        ),
+        (
+            {"task": {"kind": "digits", "layout": "pixel"}},
+            "task.layout",
+            ("did you mean 'pixels'?",),
+        ),
+        (
+            {"space": {"hiden_size": 8}},
+            "space.hiden_size",
+            ("did you mean 'hidden_size'?", "allowed are"),
+        ),
         ({"budget": {"trials": 0}}, "budget.trials", ("greater than or equal to 1", "not 0")),
-        ({"budget": {"trails": 3}}, "budget.trails", ("unknown key", "trials", "epochs")),
+        (
+            {"budget": {"trails": 3}},
+            "budget.trails",
+            ("unknown key", "did you mean 'trials'?", "epochs"),
+        ),
         ({"architectures": ["rnn", "elman"]}, "architectures.1", ("elman", "rnn", "gru")),
         ({"objectives": []}, "objectives", ("at least 1",)),
         ({"space": {"hidden_size": {"low": 9, "high": 8}}}, "space.hidden_size", ("9", "8")),
@@ -229,7 +249,7 @@ def test_a_change_of_nothing_is_told_what_a_change_names(client: TestClient, sit
     study = site.study()
     answer = client.patch(f"/v1/studies/{study.id}", json={})
     assert answer.status_code == 422
-    assert "budget, priority or both" in answer.json()["detail"]
+    assert "budget, priority, name, tags, notes" in answer.json()["detail"]
     assert "JSON object" not in answer.text
     nothing = client.patch(f"/v1/studies/{study.id}", json=[])
     assert "JSON object" in nothing.json()["detail"]
@@ -268,6 +288,53 @@ def test_an_integer_is_made_of_nothing_else(client: TestClient, path: str, value
         study = client.post("/v1/studies", json=SMALL_SPEC).json()["id"]
         change = {name: value} if not parts else {parts[0]: {name: value}}
         assert client.patch(f"/v1/studies/{study}", json=change).status_code == 422
+
+
+def test_a_study_is_renamed_tagged_and_found_so(client: TestClient, site: Site) -> None:
+    study, other = site.study(name="before"), site.study(name="other")
+    path = f"/v1/studies/{study.id}"
+    labels = {"name": "after", "tags": [" gpu ", "rows"], "notes": "one\ntwo"}
+    changed = client.patch(path, json=labels).json()
+    assert changed == client.get(path).json()
+    assert (changed["name"], changed["tags"]) == ("after", ["gpu", "rows"])
+    assert (changed["notes"], changed["spec"]["name"]) == ("one\ntwo", "before")
+    assert client.patch(path, json={"tags": []}).json()["notes"] == "one\ntwo"
+    client.patch(path, json={"tags": ["gpu"], "priority": 3})
+    for asked, found in (
+        ({"prefix": study.id[:6]}, study),
+        ({"prefix": other.id}, other),
+        ({"name": "after"}, study),
+        ({"tag": "gpu"}, study),
+        ({"text": "AFTER"}, study),
+    ):
+        items = client.get("/v1/studies", params=asked).json()["items"]
+        assert [one["id"] for one in items] == [found.id], asked
+    for nothing in ({"name": "before"}, {"tag": "rows"}, {"prefix": "x"}):
+        assert client.get("/v1/studies", params=nothing).json()["items"] == []
+    # A copy in Optuna's tables is found again under the name that it was made with.
+    with site.database.read() as session:
+        assert study_name(Studies(session).get(study.id)) == study_name(study)
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"name": ""}, "name"),
+        ({"tags": ["a,b"]}, "tags.0"),
+        ({"tags": ["  "]}, "tags.0"),
+        ({"tags": ["a", "b", " a"]}, "tags"),
+        ({"tags": [str(number) for number in range(21)]}, "tags"),
+        ({"tags": "a"}, "tags"),
+        ({"notes": "x" * 10_001}, "notes"),
+    ],
+)
+def test_labels_that_are_refused_are_named(
+    client: TestClient, site: Site, change: dict[str, Any], path: str
+) -> None:
+    study = site.study()
+    answer = client.patch(f"/v1/studies/{study.id}", json=change)
+    assert answer.status_code == 422
+    assert paths_of(answer) == [path]
 
 
 def test_a_document_that_is_wrong_in_thousands_of_places_is_told_of_some(

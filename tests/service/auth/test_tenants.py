@@ -33,8 +33,11 @@ OPEN = {
 }
 """Routes that know nobody, and tell of nobody."""
 
+TASK = SMALL_SPEC["task"]
+
 BODIES: Mapping[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/studies"): {"json": SMALL_SPEC},
+    ("POST", "/v1/collections"): {"json": {**SMALL_SPEC, "task": None, "tasks": [TASK]}},
     ("PATCH", "/v1/studies/{study_id}"): {"json": {"budget": {"trials": 9}}},
     ("POST", "/v1/studies/{study_id}/trials"): {"json": {"continues": 0}},
     ("POST", "/v1/datasets"): {"files": {"file": ("other.csv", CSV + b"dog,1,1,1\n")}},
@@ -44,6 +47,7 @@ BODIES: Mapping[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/keys"): {"json": {"name": "another", "scopes": ["read"]}},
     ("POST", "/v1/keys/{key_id}/rotate"): {"json": {"overlap": "1h"}},
     ("POST", "/studies/new"): {"data": {"task": "digits"}},
+    ("POST", "/studies/{study_id}/edit"): {"data": {"name": "another", "tags": "a, b"}},
 }
 """What routes are sent that need more than a path; all others that change something need none."""
 
@@ -53,12 +57,20 @@ WITHOUT_BODY = {
     ("POST", "/v1/studies/{study_id}/pause"),
     ("POST", "/v1/studies/{study_id}/resume"),
     ("POST", "/v1/studies/{study_id}/trials/{number}/measure"),
+    ("POST", "/v1/collections/{collection_id}/pause"),
+    ("POST", "/v1/collections/{collection_id}/resume"),
+    ("POST", "/v1/collections/{collection_id}/cancel"),
+    ("DELETE", "/v1/collections/{collection_id}"),
+    ("POST", "/collections/{collection_id}/pause"),
+    ("POST", "/collections/{collection_id}/resume"),
+    ("POST", "/collections/{collection_id}/cancel"),
     ("DELETE", "/v1/datasets/{dataset_id}"),
     ("DELETE", "/v1/models/{model_id}"),
     ("DELETE", "/v1/keys/{key_id}"),
     ("POST", "/studies/{study_id}/pause"),
     ("POST", "/studies/{study_id}/resume"),
     ("POST", "/studies/{study_id}/cancel"),
+    ("POST", "/studies/{study_id}/delete"),
     ("POST", "/studies/{study_id}/trials/{number}/measure"),
 }
 
@@ -145,8 +157,11 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
         dataset = two.ask(OURS, "POST", "/v1/datasets", files={"file": ("a.csv", CSV)}).json()
         files = {"file": ("gru.safetensors", saved(plain(outputs=10)))}
         model = two.ask(OURS, "POST", "/v1/models", files=files).json()
+        several = {**SMALL_SPEC, "name": "several of ours", "task": None, "tasks": [TASK]}
+        collection = two.ask(OURS, "POST", "/v1/collections", json=several).json()
         two.values |= {
             "study_id": study.id,
+            "collection_id": collection["id"],
             "number": "0",
             "dataset_id": dataset["id"],
             "model_id": model["id"],
@@ -157,6 +172,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
         two.secrets |= {
             study.id,
             study.name,
+            collection["id"],
+            collection["name"],
             dataset["id"],
             model["id"],
             keys[OURS].record.id,
@@ -214,7 +231,7 @@ def test_another_tenants_key_finds_nothing_and_changes_nothing(
     headers = {"Origin": "http://localhost:8080"} if page and method == "POST" else {}
     answer = two.ask(THEIRS, method, two.path(route), headers=headers, **sent)
     if names_something(route):
-        unknown = dict.fromkeys(("study_id", "dataset_id", "model_id", "key_id"), UNKNOWN)
+        unknown = dict.fromkeys(two.values.keys() - {"number"}, UNKNOWN)
         path = two.path(route, **unknown, optuna="4711")
         nothing = two.ask(THEIRS, method, path, headers=headers, **sent)
         # The dashboard has no artifacts, whoever asks.

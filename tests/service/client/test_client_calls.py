@@ -26,7 +26,14 @@ class Given:
     study: str
     dataset: str
     model: str
+    collection: str
     folder: Path
+
+
+TWO_TASKS = {
+    **{name: part for name, part in SMALL_SPEC.items() if name != "task"},
+    "tasks": [SMALL_SPEC["task"], {"kind": "digits", "layout": "pixels"}],
+}
 
 
 def pets(folder: Path) -> Path:
@@ -44,6 +51,7 @@ Call = Callable[[Given], object]
 _STUDY = "/v1/studies/{study_id}"
 _TRIALS = f"{_STUDY}/trials"
 _TRIAL = f"{_TRIALS}/{{number}}"
+_COLLECTION = "/v1/collections/{collection_id}"
 _DATASET = "/v1/datasets/{dataset_id}"
 _MODEL = "/v1/models/{model_id}"
 
@@ -89,6 +97,21 @@ CALLS: Mapping[tuple[str, str], Call] = {
     ("get", f"{_TRIAL}/report"): lambda given: given.client.report(given.study, 0),
     ("post", f"{_TRIAL}/measure"): lambda given: given.client.measure(given.study, 0, patience=0),
     ("get", f"{_TRIAL}/log"): lambda given: given.client.log(given.study, 0),
+    ("post", "/v1/collections"): lambda given: given.client.submit_collection(TWO_TASKS),
+    ("get", "/v1/collections"): lambda given: list(given.client.collections()),
+    ("get", _COLLECTION): lambda given: given.client.collection(given.collection),
+    ("get", f"{_COLLECTION}/results"): lambda given: given.client.collection_results(
+        given.collection
+    ),
+    ("get", f"{_COLLECTION}/ranks"): lambda given: given.client.collection_ranks(given.collection),
+    ("post", f"{_COLLECTION}/pause"): lambda given: given.client.pause_collection(given.collection),
+    ("post", f"{_COLLECTION}/resume"): lambda given: given.client.resume_collection(
+        given.collection
+    ),
+    ("post", f"{_COLLECTION}/cancel"): lambda given: given.client.cancel_collection(
+        given.collection
+    ),
+    ("delete", _COLLECTION): lambda given: given.client.delete_collection(given.collection),
     ("post", "/v1/datasets"): lambda given: given.client.upload_dataset(pets(given.folder)),
     ("get", "/v1/datasets"): lambda given: list(given.client.datasets()),
     ("get", _DATASET): lambda given: given.client.dataset(given.dataset),
@@ -143,7 +166,8 @@ def test_every_operation_has_a_call_of_the_client(
     with listening(site) as (host, port), Client(f"http://{host}:{port}") as client:
         dataset = client.upload_dataset(pets(tmp_path), name="to be deleted")
         model = client.upload_model(gru(tmp_path))
-        given = Given(client, study.id, dataset.id, model.id, tmp_path)
+        collection = client.submit_collection(TWO_TASKS)
+        given = Given(client, study.id, dataset.id, model.id, collection.id, tmp_path)
         for (method, path), call in CALLS.items():
             caplog.clear()
             # A refusal is an answer too: whether the call is granted is not the question here.
@@ -169,6 +193,7 @@ def test_calls_of_what_exists_are_granted(site: Site, tmp_path: Path) -> None:
     with listening(site) as (host, port), Client(f"http://{host}:{port}") as client:
         dataset = client.upload_dataset(pets(tmp_path))
         model = client.upload_model(gru(tmp_path))
-        given = Given(client, study.id, dataset.id, model.id, tmp_path)
+        collection = client.submit_collection(TWO_TASKS)
+        given = Given(client, study.id, dataset.id, model.id, collection.id, tmp_path)
         for call in sorted(reading):
             CALLS[call](given)

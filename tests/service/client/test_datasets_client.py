@@ -131,7 +131,7 @@ def test_the_command_line_uploads_lists_shows_and_deletes(
     dataset = json.loads(sent.stdout)
     assert dataset["name"] == "[bold]pets[/]"
     listed = command(server, "datasets", "list")
-    assert dataset["id"] in listed.stdout
+    assert dataset["id"][:8] in listed.stdout
     assert "[bold]" in listed.stdout, "a name is text, not markup"
     shown = command(server, "datasets", "show", dataset["id"])
     for word in ("classification", "samples of dog", dataset["id"]):
@@ -139,7 +139,7 @@ def test_the_command_line_uploads_lists_shows_and_deletes(
     again = command(server, "datasets", "upload", pets)
     assert f'"id": "{dataset["id"]}"' in again.stdout
     assert json.loads(command(server, "datasets", "list", "--json").stdout) == [dataset]
-    gone = command(server, "datasets", "delete", dataset["id"])
+    gone = command(server, "datasets", "delete", dataset["id"], "--yes")
     assert (gone.returncode, dataset["id"] in gone.stdout) == (0, True)
     assert_nothing_is_left(site)
     assert command(server, "datasets", "list").stdout.strip() == "no data sets"

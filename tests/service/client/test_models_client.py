@@ -106,7 +106,7 @@ def test_the_command_line_uploads_lists_shows_downloads_and_deletes(
     model = json.loads(sent.stdout)
     assert (model["name"], model["architecture"]["activation"]) == ("[bold]rnn[/]", "relu")
     listed = command(server, "models", "list")
-    assert model["id"] in listed.stdout
+    assert model["id"][:8] in listed.stdout
     assert "[bold]" in listed.stdout, "a name is text, not markup"
     shown = command(server, "models", "show", model["id"])
     for word in ("readout.weight", "hidden_size", model["id"]):
@@ -114,7 +114,7 @@ def test_the_command_line_uploads_lists_shows_downloads_and_deletes(
     got = command(server, "models", "download", model["id"], "--out", tmp_path / "back.safetensors")
     assert got.returncode == 0, got.stderr
     assert checkpoint.load(tmp_path / "back.safetensors").spec.architecture.kind == "rnn"
-    gone = command(server, "models", "delete", model["id"])
+    gone = command(server, "models", "delete", model["id"], "--yes")
     assert (gone.returncode, model["id"] in gone.stdout) == (0, True)
     assert_no_model_is_left(site)
 
@@ -146,5 +146,5 @@ def test_a_network_goes_both_ways(server: str, site: Site, tmp_path: Path) -> No
         assert word in sent.stdout, word
     assert "opset 17" in command(server, "models", "list").stdout
     assert model.id in command(server, "models", "show", model.id).stdout
-    assert command(server, "models", "delete", model.id).returncode == 0
+    assert command(server, "models", "delete", model.id, "--yes").returncode == 0
     assert_no_model_is_left(site)

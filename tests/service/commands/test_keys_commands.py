@@ -29,7 +29,8 @@ WRONG = "rfl_" + "w" * 43
 
 
 def run(folder: Path, *words: str) -> Result:
-    return CliRunner().invoke(application, ["keys", *words, "--data-dir", str(folder)])
+    sure = ["--yes"] if words[0] == "revoke" else []
+    return CliRunner().invoke(application, ["keys", *words, *sure, "--data-dir", str(folder)])
 
 
 def make(folder: Path, name: str, *words: str) -> dict[str, str]:

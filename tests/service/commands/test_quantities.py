@@ -3,7 +3,7 @@
 import pytest
 import typer
 
-from service.commands.quantities import document_or_name, limits_of, numbers_of, pairs_of
+from service.commands.given.quantities import document_or_name, limits_of, numbers_of, pairs_of
 
 
 @pytest.mark.parametrize(

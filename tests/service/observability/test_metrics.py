@@ -20,7 +20,7 @@ from storage.records import TrialState
 from storage.repositories.studies import Studies
 from tests.service.site import Site, now
 
-GUIDE = (Path(__file__).parents[3] / "deploy" / "OBSERVABILITY.md").read_text()
+GUIDE = (Path(__file__).parents[3] / "deploy/docs/how-to/observability.md").read_text()
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
 from storage.endings import StudyCause
 from storage.engine import Database
 from storage.errors import BadCursor, ClaimLost, Conflict, IdempotencyConflict, NotFound
-from storage.records import Json, StudyRecord, StudyState
+from storage.records import Json, StudyLabels, StudyRecord, StudyState
 from storage.repositories.studies import Studies
 from tests.storage.records import START, add_study, after
 
@@ -292,3 +293,63 @@ def test_of_coordinators_that_claim_at_once_one_has_the_study(database: Database
 
     with ThreadPoolExecutor(6) as pool:
         assert sorted(pool.map(claim, "abcdef")) == [False] * 5 + [True]
+
+
+def test_labels_change_one_by_one(database: Database) -> None:
+    with database.write() as session:
+        study = add_study(session, name="first")
+        assert (study.tags, study.notes) == ((), "")
+        studies = Studies(session)
+        studies.set_labels(study.id, StudyLabels(name="second", tags=("a, b", "ü")))
+        studies.set_labels(study.id, StudyLabels(notes="seen"))
+        found = studies.get(study.id)
+    assert (found.name, found.tags, found.notes) == ("second", ("a, b", "ü"), "seen")
+    assert found.spec == study.spec
+    with pytest.raises(NotFound), database.write() as session:
+        Studies(session).set_labels("none", StudyLabels(notes="x"))
+
+
+FOUND: list[tuple[dict[str, Any], list[str]]] = [
+    ({"prefix": "ab"}, ["abd", "abc"]),
+    ({"prefix": "AB"}, []),
+    ({"prefix": "a_"}, []),
+    ({"prefix": "nul\x00"}, []),
+    ({"name": "Rows"}, ["abc"]),
+    ({"name": "rows"}, []),
+    ({"tag": "100 %"}, ["abd"]),
+    ({"tag": "100"}, []),
+    ({"text": "ROWS"}, ["cde", "abc"]),
+    ({"text": "%"}, ["abd"]),
+    ({"text": "wrong DATA"}, ["abd"]),
+    ({"text": "ABD"}, ["abd"]),
+    ({"text": "rows", "prefix": "a"}, ["abc"]),
+]
+
+
+def test_studies_are_found_by_their_labels_and_ids(database: Database) -> None:
+    with database.write() as session:
+        studies = Studies(session)
+        for seconds, (study, name) in enumerate({"abc": "Rows", "abd": "b", "cde": "c"}.items()):
+            add_study(session, id=study, name=name, at=after(seconds))
+        studies.set_labels("abd", StudyLabels(tags=("100 %",), notes="wrong data"))
+        studies.set_labels("cde", StudyLabels(tags=("x", "all rows")))
+    with database.read() as session:
+        studies = Studies(session)
+        for asked, found in FOUND:
+            page = studies.page(limit=5, **asked)
+            assert [study.id for study in page.items] == found, asked
+        first = studies.page(limit=1, text="rows")
+        rest = studies.page(limit=5, cursor=first.next_cursor, text="rows")
+        assert [study.id for study in (*first.items, *rest.items)] == ["cde", "abc"]
+
+
+def test_conditions_stay_within_the_tenant(database: Database) -> None:
+    with database.of("us").write() as session:
+        add_study(session, id="ab-ours")
+        Studies(session).set_labels("ab-ours", StudyLabels(tags=("x",)))
+    for tenant, found in (("us", ["ab-ours"]), ("them", [])):
+        with database.of(tenant).read() as session:
+            asked: dict[str, Any]
+            for asked in ({"prefix": "ab"}, {"tag": "x"}, {"text": "x"}, {"name": "a study"}):
+                page = Studies(session).page(limit=5, **asked)
+                assert [study.id for study in page.items] == found

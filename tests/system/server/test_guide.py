@@ -1,10 +1,11 @@
-"""Guide and README are true: what they tell to type is run, the guide from line to line."""
+"""The documentation is true: what it tells to type is run, page by page, from line to line."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +18,56 @@ from tests.search.graphs.small_networks import classifier, vectors
 from tests.service.running import Server
 
 ROOT = Path(__file__).parents[3]
-GUIDE = (ROOT / "deploy" / "GUIDE.md").read_text()
-README = (ROOT / "README.md").read_text()
+DOCS = ROOT / "deploy/docs"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NOT_RUN = re.compile(r"^<!-- not run: (.+) -->$", re.MULTILINE)
 FILES = {"json": "study.json", "csv": "series.csv"}
-RUN_BY_THE_TEST = "reflectory serve\n"
+"""Blocks that readers save, and the names under which they do."""
+STARTS = ("reflectory serve", "make ")
+"""What begins so is run by the test itself, or by another one."""
 USUAL = "http://127.0.0.1:8080"
 
-
 FIRST_ID = 'import json, sys; print(json.load(sys.stdin)[0]["id"])'
+
+GUIDE = DOCS / "tutorials/search-from-scratch.md"
+README = ROOT / "README.md"
+
+ON_ONE_SERVER = (
+    DOCS / "tutorials/compress-your-gru.md",
+    README,
+    DOCS / "tutorials/your-data-to-onnx.md",
+    GUIDE,
+    DOCS / "how-to/compress-any-network.md",
+    DOCS / "how-to/webhooks.md",
+    # The calls of the second are about the study of the first.
+    DOCS / "how-to/python.md",
+    DOCS / "how-to/http.md",
+)
+ON_A_GUARDED_SERVER = (DOCS / "how-to/quotas.md", DOCS / "how-to/team.md")
+"""After these, nobody is let in without a key."""
+
+NOT_RUN_PAGES = {
+    "tutorials/published-network.md",
+    *(
+        f"how-to/{name}.md"
+        for name in (
+            *("backup", "bucket", "compose", "develop", "kubernetes", "observability", "ray"),
+            *("reproduce-papers", "several-machines", "slurm", "upgrade"),
+        )
+    ),
+}
+"""What needs more than a server and a minute. `tests/deploy/` looks up what these name."""
+
+SHORTER: Mapping[str, str] = {
+    "--trials 6 --epochs 2": "--trials 3 --epochs 1",
+    "--limit parameters=8000\n": "--limit parameters=8000 --trials 2 --epochs 1 --out short\n",
+    "--limit bytes=300KB --out small.onnx": "--limit bytes=300KB --trials 3 --out smaller.onnx",
+    '"trials": 20, "epochs": 5': '"trials": 4, "epochs": 1',
+    '{"bytes": 300_000}': '{"bytes": 300_000}, "budget": {"trials": 4}',
+    "/ID/": "/$ID/",
+    "curl -s": "curl -fs",
+}
+"""What readers are shown, and what is run in its place, to be done sooner."""
 
 needs_curl = pytest.mark.skipif(
     shutil.which("curl") is None, reason="there is no curl on this machine"
@@ -48,84 +90,115 @@ def ran(text: str, here: Path, server: Server) -> str:
     return run.stdout
 
 
-def script(url: str) -> str:
+def script(page: Path, url: str) -> str:
     """Everything in order, as one shell script that ends at its first error."""
     lines = ["set -euo pipefail"]
-    for language, text in BLOCK.findall(GUIDE):
-        if text == RUN_BY_THE_TEST or language in FILES:
+    blocks = BLOCK.findall(page.read_text())
+    if any("/ID/" in text for _, text in blocks):
+        lines.append(f"ID=$(reflectory list --json | python3 -c '{FIRST_ID}')")
+    for language, text in blocks:
+        if language in FILES or text.startswith(STARTS):
             continue
         if language == "python":
             text = f"python3 - <<'END'\n{text}END\n"
+        for shown, run in SHORTER.items():
+            text = text.replace(shown, run) if run not in text else text
         lines.append(text.replace(USUAL, url))
     return "\n".join(lines)
 
 
-@needs_curl
-def test_everything_that_the_guide_tells_to_type_works(tmp_path: Path) -> None:
-    here = tmp_path / "here"
-    here.mkdir()
-    for language, text in BLOCK.findall(GUIDE):
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("data"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what pages take as given."""
+    folder = tmp_path_factory.mktemp("here")
+    (folder / "deploy").mkdir()
+    (folder / "deploy" / "examples").symlink_to(ROOT / "deploy" / "examples")
+    (folder / "model.onnx").write_bytes(classifier().SerializeToString())
+    np.savez(folder / "calibration.npz", x=vectors(200))
+    return folder
+
+
+def run_page(page: Path, here: Path, server: Server) -> str:
+    for language, text in BLOCK.findall(page.read_text()):
         if language in FILES:
             (here / FILES[language]).write_text(text)
+    return ran(script(page, str(server.http.base_url).rstrip("/")), here, server)
+
+
+def label(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@needs_curl
+@pytest.mark.parametrize("page", ON_ONE_SERVER, ids=label)
+def test_everything_that_a_page_tells_to_type_works(page: Path, here: Path, server: Server) -> None:
+    output = run_page(page, here, server)
+    made = {path.name for path in here.iterdir()}
+    wanted = {
+        "compress-your-gru.md": {"gru.safetensors", "small"},
+        "README.md": {"small.pt"},
+        "your-data-to-onnx.md": {"series.csv", "series-models"},
+        "search-from-scratch.md": {"models", "study.html", "trials.csv", "best.safetensors"},
+        "compress-any-network.md": {"small.onnx"},
+        "http.md": {"checkpoint"},
+    }
+    assert wanted.get(page.name, set()) <= made
+    if page == GUIDE:
+        assert any(name.endswith(".zip") for name in made)
+        assert "parameters" in output
+    if page.name == "compress-any-network.md":
+        assert (here / "small.onnx").stat().st_size < (here / "model.onnx").stat().st_size
+    if page.name == "http.md":
+        assert "event: front" in output
+        assert (here / "checkpoint").read_bytes()[8:9] == b"{", "a safetensors file begins so"
+
+
+def test_what_teams_type_works(tmp_path: Path) -> None:
     server = Server(tmp_path / "data")
     try:
         server.start()
-        output = ran(script(str(server.http.base_url).rstrip("/")), here, server)
+        output = "".join(run_page(page, tmp_path, server) for page in ON_A_GUARDED_SERVER)
     finally:
         server.close()
-    made = {path.name for path in here.iterdir()}
-    assert {"models", "study.html", "trials.csv", "best.safetensors"} <= made
-    assert any(name.endswith(".zip") for name in made)
-    assert "parameters" in output
+    assert "rfl_" in output
 
 
 def test_the_guides_study_can_be_run() -> None:
-    (text,) = [text for language, text in BLOCK.findall(GUIDE) if language == "json"]
+    (text,) = [text for language, text in BLOCK.findall(GUIDE.read_text()) if language == "json"]
     assert checked_space(StudySpec.model_validate_json(text)).candidates
 
 
-def test_no_block_is_passed_over() -> None:
+def test_every_page_is_run_or_says_why_it_is_not() -> None:
+    pages = [page for folder in ("tutorials", "how-to") for page in (DOCS / folder).glob("*.md")]
+    programs = {
+        page
+        for page in pages
+        if any(language in ("sh", "python") for language, _ in BLOCK.findall(page.read_text()))
+    }
+    says_why = {page for page in pages if NOT_RUN.search(page.read_text())}
+    assert {str(page.relative_to(DOCS)) for page in says_why} <= NOT_RUN_PAGES
+    assert programs - says_why == {*ON_ONE_SERVER, *ON_A_GUARDED_SERVER} - {README}
+
+
+@pytest.mark.parametrize("page", [*ON_ONE_SERVER, *ON_A_GUARDED_SERVER], ids=label)
+def test_no_block_is_passed_over(page: Path) -> None:
     """A block in another language would not be run."""
-    languages = [language for language, _ in BLOCK.findall(GUIDE)]
-    assert set(languages) == {"sh", "python", *FILES}
-    assert len(languages) > 10
-    assert script("x").count("reflectory ") > 15
+    languages = [language for language, _ in BLOCK.findall(page.read_text())]
+    assert set(languages) <= {"sh", "python", *FILES}
+    assert languages
 
 
-def readme_script(url: str) -> str:
-    """What the README shows of Python and curl, on a study that is short."""
-    found: dict[str, list[str]] = {"python": [], "sh": []}
-    for language, text in BLOCK.findall(README):
-        found.get(language, []).append(text)
-    # The model that a program loads is the one that another downloads, of the newest study.
-    programs = sorted(
-        found["python"], key=lambda text: ("model.onnx" not in text, "Client(" not in text)
-    )
-    lines = ["set -euo pipefail"]
-    for program in programs:
-        short = program.replace('"trials": 20, "epochs": 5', '"trials": 4, "epochs": 1').replace(
-            '{"bytes": 300_000}', '{"bytes": 300_000}, "budget": {"trials": 4}'
-        )
-        lines.append(f"python3 - <<'END'\n{short}END\n")
-    lines.append(f"ID=$(reflectory list --json | python3 -c '{FIRST_ID}')")
-    (calls,) = [text for text in found["sh"] if "curl" in text]
-    lines.append(calls.replace("/ID/", "/$ID/").replace("curl -s", "curl -fs"))
-    return "\n".join(lines).replace(USUAL, url)
-
-
-@needs_curl
-def test_the_programs_and_calls_of_the_readme_work(tmp_path: Path) -> None:
-    here = tmp_path / "here"
-    (here / "deploy").mkdir(parents=True)
-    (here / "deploy" / "examples").symlink_to(ROOT / "deploy" / "examples")
-    (here / "model.onnx").write_bytes(classifier().SerializeToString())
-    np.savez(here / "calibration.npz", x=vectors(200))
-    server = Server(tmp_path / "data")
-    try:
-        server.start()
-        output = ran(readme_script(str(server.http.base_url).rstrip("/")), here, server)
-    finally:
-        server.close()
-    assert "event: front" in output
-    assert (here / "small.onnx").stat().st_size < (here / "model.onnx").stat().st_size
-    assert (here / "checkpoint").read_bytes()[8:9] == b"{", "a safetensors file begins so"
+def test_what_is_shortened_is_there() -> None:
+    texts = "".join(page.read_text() for page in ON_ONE_SERVER)
+    assert [shown for shown in SHORTER if shown not in texts] == []
+    assert script(GUIDE, "x").count("reflectory ") > 15

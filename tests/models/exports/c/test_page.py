@@ -12,7 +12,7 @@ from models.interface import Classes, Interface
 from tests.c_check.__main__ import FORMS
 from tests.models.exports.c.test_export import spec_of
 
-PAGE = (Path(__file__).parents[4] / "deploy/C_FILES.md").read_text()
+PAGE = (Path(__file__).parents[4] / "deploy/docs/reference/c-files.md").read_text()
 
 
 def block(language: str) -> str:

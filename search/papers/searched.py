@@ -1,0 +1,104 @@
+"""Rows of our own: what a search finds within the parameters that a paper's systems have."""
+
+import itertools
+import json
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final
+
+from search.documents.papers import PrintedValue, RowEntry
+from search.papers.row import SEEDED, Row
+from search.tasks import AnyTask
+
+SEARCHED: Final = "searched"
+"""The name of the system, and the last part of the rows' keys."""
+
+_TRIALS: Final = 30
+_NOTE = (
+    "Not of a paper: the best, by validation, of {trials} trials of a study with the default "
+    "architectures and parametrizations, at most as many parameters as the largest system here "
+    "({limit:,}), and no more updates for each trial. Beside it stands the best value printed for "
+    "this task."
+)
+
+
+def searched_entries(table: str, rows: Sequence[Row]) -> Iterator[RowEntry]:
+    """A row for each task of a table that anything is printed for.
+
+    Args:
+        table: its name, which studies' names begin with.
+        rows: all that it has.
+    """
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(json.dumps(_task(row.task), sort_keys=True), []).append(row)
+    keys: set[str] = set()
+    for group in groups.values():
+        values = [row for row in group if isinstance(row.claim, PrintedValue)]
+        if values:
+            key = _key(values[0], keys)
+            keys.add(key)
+            yield _entry(table, key, values)
+
+
+def _key(row: Row, taken: Collection[str]) -> str:
+    """That of the group; a table whose rows have none tells its tasks apart by numbers."""
+    if "/" in row.key:
+        return f"{row.group}/{SEARCHED}"
+    numbers = itertools.count(2)
+    key = SEARCHED
+    while key in taken:
+        key = f"{SEARCHED}-{next(numbers)}"
+    return key
+
+
+def _entry(table: str, key: str, rows: Sequence[Row]) -> RowEntry:
+    """The row of a task, from those with a printed value."""
+    largest = max(rows, key=lambda row: row.parameters)
+    judged = [row for row in rows if row.unreachable is None] or rows
+    best = max(judged, key=_goodness)
+    return RowEntry(
+        key=key,
+        system=SEARCHED,
+        title="Searched",
+        description=_NOTE.format(trials=_TRIALS, limit=largest.parameters),
+        source=best.source,
+        claim=best.claim,
+        test_samples=best.test_samples,
+        printed_parameters=None,
+        parameters=largest.parameters,
+        updates=largest.recipe.updates,
+        predicted_seconds=_TRIALS * largest.predicted_seconds,
+        erratum=None,
+        deviation=None,
+        unreachable=best.unreachable,
+        spec=_document(f"{table}: {key}, seed 0", largest),
+    )
+
+
+def _goodness(row: Row) -> float:
+    assert isinstance(row.claim, PrintedValue), row.key
+    return row.claim.value if row.claim.direction == "maximize" else -row.claim.value
+
+
+def _document(name: str, largest: Row) -> dict[str, Any]:
+    """A study with defaults, but for how much a trial is trained."""
+    training = largest.training
+    return {
+        "name": name,
+        "task": _task(largest.task),
+        "space": {
+            "training.batch_size": training.batch_size,
+            "training.epoch_updates": training.epoch_updates,
+        },
+        "objectives": ["quality", "parameters"],
+        "limits": {"parameters": largest.parameters},
+        "budget": {"trials": _TRIALS, "epochs": largest.recipe.epochs},
+        "seed": 0,
+    }
+
+
+def _task(task: AnyTask) -> dict[str, Any]:
+    """As a document names it; what is drawn begins with 0."""
+    fields = task.model_dump(mode="json", exclude={"facts"}, exclude_defaults=True)
+    seeds = {name: 0 for name in SEEDED if name in type(task).model_fields}
+    return {"kind": task.kind, **fields, **seeds}

@@ -1,0 +1,1 @@
+"""Collections: several tasks or data sets at once, with an ordinary study for each."""

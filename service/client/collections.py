@@ -1,0 +1,120 @@
+"""Collections from the client: submit, look at, steer, and compare over data sets."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from pydantic import BaseModel
+
+from service.api.collections.schemas import (
+    CollectionDocument,
+    CollectionDryRun,
+    CollectionEntry,
+    CollectionPage,
+    RanksDocument,
+    ResultsDocument,
+)
+from service.api.paths import COLLECTIONS, collection_path
+from service.client.transport.described import Described
+from service.client.transport.steps import Steps, Stream, call, stream
+
+
+class CollectionCalls(Described):
+    """The calls for several tasks or data sets at once."""
+
+    @call
+    def submit_collection(
+        self, spec: Mapping[str, Any] | BaseModel, *, idempotency_key: str | None = None
+    ) -> Steps[CollectionDocument]:
+        """Store a study for each of several tasks or data sets: all of them, or none.
+
+        The same key with the same document gives the same collection; one is made where none is
+        given, so that repeating after a fault stores nothing twice.
+
+        Args:
+            spec: a study's document whose `task.name` or `task.id` is a list, or which has `tasks`.
+            idempotency_key: as with `submit`.
+        """
+        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        return (
+            yield from self._ask(
+                CollectionDocument, "POST", COLLECTIONS, body=_document(spec), headers=headers
+            )
+        )
+
+    @call
+    def dry_run_collection(self, spec: Mapping[str, Any] | BaseModel) -> Steps[CollectionDryRun]:
+        """Describe what the studies of a collection would search, and store nothing."""
+        params = {"dry_run": "true"}
+        return (
+            yield from self._ask(
+                CollectionDryRun, "POST", COLLECTIONS, body=_document(spec), params=params
+            )
+        )
+
+    @stream
+    def collections(self) -> Stream[CollectionEntry]:
+        """All collections, newest first."""
+        yield from self._pages(CollectionPage, COLLECTIONS, {})
+
+    @call
+    def collection(self, collection_id: str) -> Steps[CollectionDocument]:
+        """One collection, and where each of its studies stands."""
+        return (yield from self._ask(CollectionDocument, "GET", collection_path(collection_id)))
+
+    @call
+    def collection_results(self, collection_id: str) -> Steps[ResultsDocument]:
+        """The best trial and the front of each data set, so far."""
+        path = f"{collection_path(collection_id)}/results"
+        return (yield from self._ask(ResultsDocument, "GET", path))
+
+    @call
+    def collection_table(self, collection_id: str, *, format: str = "markdown") -> Steps[str]:
+        """The same as text: `csv`, or `markdown` with the ranks."""
+        path = f"{collection_path(collection_id)}/results"
+        return (yield from self._text(path, format=format))
+
+    @call
+    def collection_ranks(
+        self, collection_id: str, *, kinds: Sequence[str] = ()
+    ) -> Steps[RanksDocument]:
+        """Mean ranks of kinds of models over the data sets, and tests of their differences.
+
+        Args:
+            collection_id: the collection.
+            kinds: which are compared, as `gru dense`; by default all that any study trained.
+
+        Raises:
+            Refused: no study trained such a kind.
+        """
+        query = urlencode([("kinds", kind) for kind in kinds])
+        path = f"{collection_path(collection_id)}/ranks?{query}"
+        return (yield from self._ask(RanksDocument, "GET", path))
+
+    @call
+    def pause_collection(self, collection_id: str) -> Steps[CollectionDocument]:
+        """Pause all studies of a collection. Asking twice is harmless."""
+        path = f"{collection_path(collection_id)}/pause"
+        return (yield from self._ask(CollectionDocument, "POST", path))
+
+    @call
+    def resume_collection(self, collection_id: str) -> Steps[CollectionDocument]:
+        """Resume all paused studies of a collection. Asking twice is harmless."""
+        path = f"{collection_path(collection_id)}/resume"
+        return (yield from self._ask(CollectionDocument, "POST", path))
+
+    @call
+    def cancel_collection(self, collection_id: str) -> Steps[CollectionDocument]:
+        """End all studies of a collection at once. Asking twice is harmless."""
+        path = f"{collection_path(collection_id)}/cancel"
+        return (yield from self._ask(CollectionDocument, "POST", path))
+
+    @call
+    def delete_collection(self, collection_id: str) -> Steps[None]:
+        """Delete a collection with all of its studies, which have ended."""
+        yield from self._remove(collection_path(collection_id))
+
+
+def _document(spec: Mapping[str, Any] | BaseModel) -> Any:
+    return spec.model_dump(mode="json") if isinstance(spec, BaseModel) else dict(spec)

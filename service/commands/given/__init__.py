@@ -1,0 +1,1 @@
+"""What people type: ids in short, answers to questions, and options by their names."""

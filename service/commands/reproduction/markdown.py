@@ -1,0 +1,202 @@
+"""The document of all tables, in Markdown: what is printed, what was measured, and how."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import get_args
+
+from search.documents.papers import Fails, Reaches, RowEntry, TableDocument
+from search.papers.ranks import ranks_of
+from search.papers.verdicts import FEWEST_SEEDS, VerdictKind
+from search.student import half_width
+from service.commands.reproduction.cells import Cell
+from service.commands.reproduction.curves import curve_texts
+from service.commands.reproduction.results import HEADINGS, NUMERIC, Result, results_of
+
+_SIGN: Mapping[str, int] = {"minimize": -1, "maximize": 1}
+
+
+def as_document(tables: Sequence[TableDocument], cells: Sequence[Cell]) -> str:
+    """Every row of every table in Markdown, those that were never trained too."""
+    found = [(table, results_of(table, table.entries, cells)) for table in tables]
+    parts = [*_opening(cells), *_summary(found)]
+    for table, results in found:
+        parts += _section(table, results)
+    return "\n".join(parts)
+
+
+def _opening(cells: Sequence[Cell]) -> Iterator[str]:
+    yield "# What the papers print, and what is measured here"
+    yield ""
+    yield (
+        "Written by `reflectory reproduce --document deploy/docs/benchmarks/reproduction.md "
+        "--cells deploy/reproduction` from the files of that folder alone. Each row is trained "
+        "with several seeds, which also move what is set aside for validation; validation chooses "
+        "the epoch, the test data are looked at once. `measured` is the mean with half its 95 % "
+        "interval (Student's t)."
+    )
+    yield ""
+    yield (
+        "A value counts as **reproduced** where the mean is no further below the printed one than "
+        "that half, or than the standard error of the printed share, whichever is more (losses: "
+        "above), as **better** beyond it on the other side. Claims are that a system reaches a "
+        "value within so many updates, or fails to. Below three seeds it is **not yet** known, nor "
+        "below five where the interval alone makes up for a mean that falls short; what **cannot "
+        "be** reproduced says why."
+    )
+    if cells:
+        yield ""
+        machines, commits = (
+            _each(cell.machine for cell in cells),
+            _each(cell.commit for cell in cells),
+        )
+        versions = _each(cell.version for cell in cells)
+        yield f"Machines: {machines}. Commits: {commits}. Versions: {versions}."
+    yield ""
+
+
+def _summary(found: Iterable[tuple[TableDocument, Sequence[Result]]]) -> Iterator[str]:
+    kinds = get_args(VerdictKind)
+    yield f"| table | rows | {' | '.join(kinds)} |"
+    yield "| --- |" + " ---: |" * (1 + len(kinds))
+    for table, results in found:
+        verdicts = [result.verdict.kind for result in results if not result.is_searched]
+        counts = " | ".join(str(verdicts.count(kind)) for kind in kinds)
+        yield f"| {table.title} | {len(verdicts)} | {counts} |"
+    yield ""
+
+
+def _each(texts: Iterable[str]) -> str:
+    return ", ".join(sorted(set(texts)))
+
+
+def _section(table: TableDocument, results: Sequence[Result]) -> Iterator[str]:
+    yield f"## {table.title} (`{table.name}`)"
+    yield ""
+    yield table.about
+    yield ""
+    printed = [result for result in results if not result.is_searched]
+    yield from _table(printed)
+    yield from _ranking(printed)
+    yield from _curves([result for result in printed if _is_of_a_figure(result.row)])
+    yield from _searched([result for result in results if result.is_searched])
+    remarks = dict[str, list[str]]()
+    for result in printed:
+        row, failed = result.row, [cell for cell in result.cells if cell.value is None]
+        said = (row.erratum, row.deviation, row.unreachable)
+        for sentence in (*said, *(f"Seed {c.seed}: {c.reason}" for c in failed)):
+            if sentence is not None:
+                remarks.setdefault(sentence, []).append(row.key)
+    for sentence, keys in remarks.items():
+        whole = len(keys) == len(printed)
+        yield f"- {'All rows' if whole else ', '.join(keys)}: {sentence}"
+    if remarks:
+        yield ""
+
+
+def _table(results: Sequence[Result]) -> Iterator[str]:
+    yield f"| {' | '.join(HEADINGS)} |"
+    yield "|" + "|".join(" ---: " if heading in NUMERIC else " --- " for heading in HEADINGS) + "|"
+    for result in results:
+        yield f"| {' | '.join(result.texts())} |"
+    yield ""
+
+
+def _is_of_a_figure(row: RowEntry) -> bool:
+    """Whether the paper shows curves, or claims what a training does by some update."""
+    return "fig" in row.source.table.lower() or isinstance(row.claim, Reaches | Fails)
+
+
+def _curves(results: Sequence[Result]) -> Iterator[str]:
+    """How rows of figures were trained, beside the claims above."""
+    heading, *lines = curve_texts({one.row.key: one.curve for one in results if one.curve})
+    if not lines:
+        return
+    yield "### Over updates, means over seeds"
+    yield ""
+    yield f"| {' | '.join(heading)} |"
+    yield "| --- |" + " ---: |" * (len(heading) - 1)
+    for line in lines:
+        yield f"| {' | '.join(line)} |"
+    yield ""
+
+
+def _searched(results: Sequence[Result]) -> Iterator[str]:
+    """What a search finds at the papers' sizes, with how often it is the better one."""
+    if not results:
+        return
+    yield "### Searched"
+    yield ""
+    yield (
+        "Rows of our own: the best, by validation, of a study with the default architectures and "
+        "parametrizations within the parameters of the largest system of the table, and no more "
+        "updates for each trial. `printed` is the best printed value for the same task; "
+        "parameters are at most so many."
+    )
+    yield ""
+    yield from _table(results)
+    gaps = [
+        _SIGN[result.row.claim.direction] * result.verdict.difference
+        for result in results
+        if result.row.claim is not None
+        and result.verdict.difference is not None
+        and result.row.unreachable is None
+    ]
+    if len(gaps) > 1:
+        half, better = half_width(gaps), sum(gap > 0 for gap in gaps)
+        yield (
+            f"Better than the best printed value on {better}, worse on "
+            f"{sum(gap < 0 for gap in gaps)} of {len(gaps)} tasks; the mean difference is "
+            f"{sum(gaps) / len(gaps):+.3g} ± {half:.2g} (better is positive)."
+        )
+        yield ""
+
+
+def _ranking(results: Sequence[Result]) -> Iterator[str]:
+    """The systems of rows `data set/system` by their ranks, where each has all seeds."""
+    values = dict[str, dict[str, float]]()
+    every = {result.row.key.partition("/")[2] for result in results} - {""}
+    for result in results:
+        data_set, _, system = result.row.key.partition("/")
+        value = _ranked_value(result)
+        if system and value is not None:
+            values.setdefault(data_set, {})[system] = value
+    whole = {name: found for name, found in values.items() if found.keys() == every}
+    ranks = ranks_of(whole)
+    if ranks is None:
+        return
+    left_out = len({result.row.key.partition("/")[0] for result in results}) - len(whole)
+    yield (
+        f"Ranks over {len(whole)} data sets, {left_out} left out, for a system has too few seeds "
+        "there or nothing is printed to compare. Ties share a rank; what failed ranks last. "
+        f"Friedman's test: p = {ranks.friedman_p:.2g}."
+        + (
+            f" Mean ranks that differ by less than {ranks.critical_difference:.2f} are not told "
+            "apart (Nemenyi, 5 %)."
+            if ranks.critical_difference is not None
+            else ""
+        )
+    )
+    yield ""
+    yield "| system | mean rank |"
+    yield "| --- | ---: |"
+    for system, rank in sorted(ranks.mean_ranks.items(), key=lambda item: item[1]):
+        yield f"| {system} | {rank:.2f} |"
+    yield ""
+    yield "| pair | wins | ties | losses | p (Wilcoxon, Holm) |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for pair in ranks.pairs:
+        yield (
+            f"| {pair.first}, {pair.second} | {pair.wins} | {pair.ties} | {pair.losses} | "
+            f"{pair.p:.2g} |"
+        )
+    yield ""
+
+
+def _ranked_value(result: Result) -> float | None:
+    """The mean, higher is better; None where too little is known."""
+    claim, verdict = result.row.claim, result.verdict
+    if claim is None or len(result.cells) < FEWEST_SEEDS:
+        return None
+    if verdict.mean is None or any(cell.value is None for cell in result.cells):
+        return -math.inf
+    return verdict.mean if claim.direction == "maximize" else -verdict.mean

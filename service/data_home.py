@@ -1,0 +1,8 @@
+"""Where a server keeps its files, and where the command line looks for it; nothing is imported."""
+
+from pathlib import Path
+
+
+def default_data_dir() -> Path:
+    """The data directory of whoever names none."""
+    return Path.home() / ".local" / "share" / "reflectory"

@@ -1,0 +1,1 @@
+"""What compression makes of trained `nn.GRU` and `nn.LSTM` networks, for the README."""

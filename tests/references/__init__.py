@@ -1,0 +1,1 @@
+"""The pages of `deploy/docs/reference/` that are written from the code."""

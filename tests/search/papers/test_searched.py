@@ -1,0 +1,57 @@
+"""Rows of our own: a study for each task that something is printed for."""
+
+import pytest
+
+from search.documents.papers import PrintedValue, RowEntry
+from search.papers import SEARCHED, TABLES, Table, rows_named
+from search.studies.spec import StudySpec
+
+ROWS = [
+    (table, entry)
+    for table in TABLES.values()
+    for entry in table.document().entries
+    if entry.system == SEARCHED
+]
+
+
+def of(table: str) -> list[RowEntry]:
+    return [entry for one, entry in ROWS if one.name == table]
+
+
+def test_each_set_of_the_ucr_table_is_searched_once() -> None:
+    assert len(of("ucr")) == 21
+    assert [entry.key for entry in of("permuted-mnist")] == [SEARCHED]
+    # Two alphabets are two tasks.
+    assert [entry.key for entry in of("ptb-characters")] == [SEARCHED, f"{SEARCHED}-2"]
+
+
+@pytest.mark.parametrize(
+    ("table", "entry"), ROWS, ids=[f"{table.name}-{entry.key}" for table, entry in ROWS]
+)
+def test_a_searched_row_is_within_the_largest_system(table: Table, entry: RowEntry) -> None:
+    assert entry.spec["name"] == f"{table.name}: {entry.key}, seed 0"
+    spec = StudySpec.model_validate(entry.spec)
+    assert spec.limits.parameters == entry.parameters
+    assert (spec.budget.trials, len(spec.parametrizations)) == (30, 5)
+    assert isinstance(entry.claim, PrintedValue)
+
+
+def test_its_claim_is_the_best_that_is_printed() -> None:
+    gun_point = next(entry for entry in of("ucr") if entry.key == "GunPoint/searched")
+    assert (gun_point.claim and gun_point.claim.value, gun_point.parameters) == (0.96, 5667)
+    (words,) = of("ptb-words")
+    # Perplexity: the least.
+    assert words.claim is not None
+    assert words.claim.value == 121.3
+
+
+def test_searched_rows_are_trained_where_they_are_asked_for() -> None:
+    entries = TABLES["ucr"].document().entries
+    assert len(rows_named(entries)) == 84
+    assert len(rows_named(entries, searched=True)) == 105
+    assert len(rows_named(entries, systems=[SEARCHED])) == 21
+    assert len(rows_named(entries, rows=["GunPoint"])) == 4
+    assert len(rows_named(entries, rows=["GunPoint"], searched=True)) == 5
+    assert [one.key for one in rows_named(entries, rows=["GunPoint/searched"])] == [
+        "GunPoint/searched"
+    ]
