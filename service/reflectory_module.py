@@ -7,8 +7,8 @@
         study.wait(progress=True)
         study.best(max_quality_loss=0.01).download("small")
 
-`Client` and `AsyncClient` are here after `pip install reflectory`; `load` and `compress`, for models
-in Python, need `reflectory[models]`.
+`Client` and `AsyncClient` are here after `pip install reflectory`. `load` and `compress`, for
+models in Python, need `reflectory[models]`.
 """
 
 from collections.abc import Mapping

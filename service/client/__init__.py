@@ -23,6 +23,7 @@ from service.client.datasets import DatasetCalls
 from service.client.errors import (
     ClientError,
     Damaged,
+    ExportFailed,
     ExtraMissing,
     NoSuchStudy,
     Refused,
@@ -45,6 +46,7 @@ __all__ = [
     "Client",
     "ClientError",
     "Damaged",
+    "ExportFailed",
     "ExtraMissing",
     "NoSuchStudy",
     "Refused",

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Self, TypeVar
@@ -107,7 +107,7 @@ class Connection(Described, Waits):
 
     def give(self, stream: Stream[_T]) -> Iterator[_T]:
         """What a call gives, one after the other."""
-        with ExitStack() as answers:
+        with ExitStack() as answers, closing(stream):
             outcome: Any = None
             fault: Exception | None = None
             while True:
@@ -125,18 +125,20 @@ class Connection(Described, Waits):
                     fault = error
 
     def _perform(self, steps: Steps[_T], answers: ExitStack) -> _T:
-        outcome: Any = None
-        fault: Exception | None = None
-        while True:
-            try:
-                step = steps.send(outcome) if fault is None else steps.throw(fault)
-            except StopIteration as end:
-                return end.value
-            outcome, fault = None, None
-            try:
-                outcome = self._how[type(step)](step, answers)
-            except Exception as error:
-                fault = error
+        # Also where Ctrl-C ends the waiting: what the steps opened is closed then.
+        with closing(steps):
+            outcome: Any = None
+            fault: Exception | None = None
+            while True:
+                try:
+                    step = steps.send(outcome) if fault is None else steps.throw(fault)
+                except StopIteration as end:
+                    return end.value
+                outcome, fault = None, None
+                try:
+                    outcome = self._how[type(step)](step, answers)
+                except Exception as error:
+                    fault = error
 
     def _send(self, request: Send, _answers: ExitStack) -> httpx2.Response:
         ask = partial(

@@ -7,7 +7,8 @@ ClientError
 ├── Damaged      bytes arrived that are not what the server names: download them again
 ├── NoSuchStudy  no study goes by this reference, or several do: name one of those in the message
 ├── StudyFailed  the study that was waited for failed or was cancelled: read why in `study`
-└── ExtraMissing a package is not installed: install the extra that the message names
+├── ExtraMissing a package is not installed: install the extra that the message names
+└── ExportFailed a tracker did not take what was written: read its reason, and export again
 """
 
 from service.api.studies.schemas import StudyDocument
@@ -49,6 +50,10 @@ class StudyFailed(ClientError):
         self.study = study
         reason = f": {study.state_reason}" if study.state_reason else ""
         super().__init__(f"study {study.id} is {study.state}{reason}")
+
+
+class ExportFailed(ClientError):
+    """A tracker of experiments did not take what was to be written; a later export goes on."""
 
 
 class ExtraMissing(ClientError):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from service.client.errors import ExtraMissing
+from service.client.errors import ExportFailed, ExtraMissing
 from service.client.exports.runs import STUDY_TAG, TRIAL_TAG, Run
 from storage.records import TrialState
 
@@ -26,14 +26,19 @@ def write(runs: Sequence[Run], place: str | None) -> str:
 
     Raises:
         ExtraMissing: MLflow is not installed.
+        ExportFailed: it does not take the runs, or `place` is no tracking URI.
     """
     try:
+        from mlflow.exceptions import MlflowException
         from mlflow.tracking import MlflowClient
     except ImportError as error:
         raise ExtraMissing("an export to MLflow", "mlflow", "mlflow") from error
-    client: Any = MlflowClient(tracking_uri=place)
-    for run in runs:
-        _write(client, run)
+    try:
+        client: Any = MlflowClient(tracking_uri=place)
+        for run in runs:
+            _write(client, run)
+    except MlflowException as error:
+        raise ExportFailed(f"MLflow at {place or 'its own place'} says: {error}") from error
     return str(client.tracking_uri)
 
 
@@ -85,7 +90,7 @@ def _write(client: Any, run: Run) -> None:
 def _experiment(client: Any, run: Run) -> str:
     # An id never changes; a name may, and several studies may share it.
     name = f"reflectory {run.study_id}"
-    found = client.get_experiment_byname
+    found = client.get_experiment_by_name(name)
     if found is not None:
         return str(found.experiment_id)
     tags = {STUDY_TAG: run.study_id, "reflectory.study_name": run.study_name}

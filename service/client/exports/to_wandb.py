@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from service.client.errors import ExtraMissing
+from service.client.errors import ExportFailed, ExtraMissing
 from service.client.exports.runs import Run
 from storage.records import TrialState
 
@@ -22,14 +22,19 @@ def write(runs: Sequence[Run], place: str | None) -> str:
 
     Raises:
         ExtraMissing: wandb is not installed.
+        ExportFailed: it does not take the runs: nobody is logged in, or the project is refused.
     """
     try:
         import wandb
+        from wandb.errors import Error
     except ImportError as error:
         raise ExtraMissing("an export to W&B", "wandb", "wandb") from error
     project = place or _PROJECT
-    for run in runs:
-        _write(wandb, run, project)
+    try:
+        for run in runs:
+            _write(wandb, run, project)
+    except Error as error:
+        raise ExportFailed(f"W&B says of the project {project!r}: {error}") from error
     return project
 
 

@@ -1,13 +1,10 @@
 """How far a study is, while one waits: a bar, a line in a notebook, or plain lines."""
 
+import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Protocol, TextIO
-
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from service.api.studies.schemas import StudyDocument
 from service.client.handles.html import table
@@ -31,30 +28,19 @@ def view_of(name: str, *, progress: bool) -> Generator[View]:
     if display is not None:
         yield _NotebookView(display)
         return
-    console = Console()
-    if not console.is_terminal or console.is_dumb_terminal:
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         yield LineView()
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=console) as bar:
-        yield _BarView(bar, name)
+    # Most clients show no bar, and start without what draws one.
+    from service.client.handles.bar import open_bar
+
+    with open_bar(name) as bar:
+        yield bar
 
 
 class _Nothing:
     def show(self, study: StudyDocument) -> None:
         """Nobody looks."""
-
-
-class _BarView:
-    def __init__(self, bar: Progress, name: str) -> None:
-        self._bar = bar
-        self._task = bar.add_task(escape(name), total=None)
-
-    def show(self, study: StudyDocument) -> None:
-        """Move the bar."""
-        done, total = study.progress.steps
-        words = f"{escape(study.name)} {study.state}"
-        self._bar.update(self._task, completed=done, total=total, description=words)
 
 
 class LineView:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Self, TypeVar
@@ -100,6 +100,7 @@ class AsyncConnection(Described, Awaits):
     async def give(self, stream: Stream[_T]) -> AsyncIterator[_T]:
         """What a call gives, for `async for`."""
         async with AsyncExitStack() as answers:
+            answers.enter_context(closing(stream))
             outcome: Any = None
             fault: Exception | None = None
             while True:
@@ -117,18 +118,20 @@ class AsyncConnection(Described, Awaits):
                     fault = error
 
     async def _perform(self, steps: Steps[_T], answers: AsyncExitStack) -> _T:
-        outcome: Any = None
-        fault: Exception | None = None
-        while True:
-            try:
-                step = steps.send(outcome) if fault is None else steps.throw(fault)
-            except StopIteration as end:
-                return end.value
-            outcome, fault = None, None
-            try:
-                outcome = await self._how[type(step)](step, answers)
-            except Exception as error:
-                fault = error
+        # Also where Ctrl-C ends the waiting: what the steps opened is closed then.
+        with closing(steps):
+            outcome: Any = None
+            fault: Exception | None = None
+            while True:
+                try:
+                    step = steps.send(outcome) if fault is None else steps.throw(fault)
+                except StopIteration as end:
+                    return end.value
+                outcome, fault = None, None
+                try:
+                    outcome = await self._how[type(step)](step, answers)
+                except Exception as error:
+                    fault = error
 
     async def _send(self, request: Send, _answers: AsyncExitStack) -> httpx2.Response:
         ask = partial(

@@ -2,11 +2,13 @@
 
 import asyncio
 import inspect
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pandas
 import pytest
 
@@ -14,12 +16,14 @@ from service.api.fronts.schemas import FrontDocument
 from service.client import (
     AsyncClient,
     Client,
+    ExtraMissing,
     NoSuchStudy,
     Refused,
     Study,
     StudyFailed,
     Trial,
 )
+from service.client.handles.figures import FigureJson
 from service.client.handles.results import Front
 from service.client.handles.study import AsyncStudy
 from service.client.handles.trial import AsyncTrial
@@ -254,6 +258,40 @@ def test_calls_of_a_trial_name_it(study: Study) -> None:
     assert isinstance(trial, Trial)
     assert [epoch.epoch for epoch in trial.metrics()] == [1]
     assert "trial 1" in trial.card().lower()
+
+
+def test_figures_are_plotlys_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = FigureJson(
+        data=[{"type": "scatter", "x": [1], "y": [2], "customdata": [3]}],
+        layout={"title": {"text": "front"}, "meta": {"summary": "one point"}},
+        config={"displaylogo": False},
+    )
+    made: Any = figure.plotly()
+    assert made.data[0].customdata == (3,)
+    assert made.layout.title.text == "front"
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    with pytest.raises(ExtraMissing, match=r"pip install 'reflectory\[plots\]'"):
+        figure.plotly()
+
+
+def test_plots_are_those_of_the_pages(url: str, study: Study) -> None:
+    paths = httpx2.get(f"{url}/openapi.json").json()["paths"]
+    if not any("/figures/{name}" in path for path in paths):
+        pytest.skip("the server makes no figures")
+    front: Any = study.plot_front(theme="dark", trials=[0])
+    drawn = {int(number) for trace in front.data for number in trace.customdata or ()}
+    assert {0, 1, 2} <= drawn
+    curves: Any = study.plot_curves([0, 2])
+    assert {0, 2} <= {int(number) for trace in curves.data for number in trace.customdata or ()}
+    others: tuple[Any, ...] = (
+        study.plot_parallel(),
+        study.plot_growth(),
+        study.plot_importance(),
+    )
+    for made in others:
+        assert made.layout.meta["summary"]
+    with pytest.raises(Refused, match="front, parallel"):
+        study.figure("pie")
 
 
 def shape(method: Any) -> list[tuple[str, Any, Any]]:
