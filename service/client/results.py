@@ -45,7 +45,7 @@ class ResultCalls(FileCalls):
         """How the hypervolume of the front grew, from change to change."""
         return self._ask(list[HypervolumePoint], "GET", f"{study_path(study_id)}/hypervolume")
 
-    def study_report(self, study_id: str) -> str:
+    def study_report(self, study_id: str, *, plain: bool = False) -> str:
         """The study as one HTML page that needs nothing else: plots, tables, circumstances."""
         return self._text(f"{study_path(study_id)}/report")
 
