@@ -47,7 +47,7 @@ help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/installed  ## Install, run a study on real digits, show its front, download the best model
-	@$(BIN)/reflectory demo deploy/examples/digits.json --out $(DEMO_OUTPUT)
+	@$(BIN)/reflectory demo --out $(DEMO_OUTPUT)
 
 test: lint types  ## Install, then lint, types, import rules and all quick tests
 	@# tests/budgets.py orders the files.

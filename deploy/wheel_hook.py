@@ -1,7 +1,9 @@
 # noqa: INP001 -- a program of the build, in no package
-"""What hatch calls when it builds a wheel: the module `reflectory` and the kernels' libraries.
+"""What hatch calls when it builds a wheel.
 
-The module is a file of `service`, so that the four packages stay where they are.
+The module `reflectory`, the libraries of the kernels and the documentation go into it.
+
+The module `reflectory` is a file of `service`, so that the four packages stay where they are.
 `REFLECTORY_WHEEL_KERNELS=all` makes it an error that a compiler is missing; without it the wheel
 has those for which there is one.
 """
@@ -30,6 +32,8 @@ class KernelsHook(BuildHookInterface[Any]):
         sys.path.insert(0, self.root)
         from models.kernels.prebuilt import build_all
 
+        # The server shows it under /help.
+        build_data["force_include"][str(Path(self.root) / "deploy" / "docs")] = "service/help"
         every = os.environ.get("REFLECTORY_WHEEL_KERNELS") == "all"
         for path in build_all(Path(self.root) / "build" / "kernels", every=every):
             build_data["force_include"][str(path)] = f"models/kernels/prebuilt/{path.name}"

@@ -32,6 +32,12 @@ class _Entry(NamedTuple):
 
 
 ENTRIES: Mapping[str, _Entry] = {
+    "demo": _Entry(
+        "demo:demo",
+        _STUDIES,
+        "Start a server of its own, run a study on it, download the best model, and stop.",
+        "demo --out demo-output",
+    ),
     "submit": _Entry(
         "studies:submit",
         _STUDIES,
@@ -228,11 +234,6 @@ ENTRIES: Mapping[str, _Entry] = {
     ),
     "dashboard": _Entry(
         "operators.serve:dashboard", None, "Serve Optuna's dashboard, read-only, on its socket."
-    ),
-    "demo": _Entry(
-        "demo:demo",
-        None,
-        "Start a server of its own, run a study on it, download the best model, and stop.",
     ),
 }
 

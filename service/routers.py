@@ -19,7 +19,7 @@ from service.api.quotas import routes as quota
 from service.api.studies import routes as studies
 from service.api.trials import routes as trials
 from service.api.webhooks import routes as webhooks
-from service.pages import assets, compare, login, study_edits
+from service.pages import assets, compare, documentation, login, study_edits
 from service.pages import collections as collection_pages
 from service.pages import devices as device_pages
 from service.pages import form as form_pages
@@ -59,6 +59,7 @@ ROUTERS = (
     paper_pages.router,
     collection_pages.router,
     study_edits.router,
+    documentation.router,
     study_pages.router,
     dashboard.router,
 )

@@ -24,6 +24,22 @@ SPEC: dict[str, Any] = {
     "space": {"hidden_size": {"low": 8, "high": 16}, "activation": "tanh"},
     "budget": {"trials": 4, "epochs": 2},
 }
+SEVERAL: dict[str, Any] = {
+    **{name: part for name, part in SPEC.items() if name not in ("name", "task")},
+    "name": "rows and pixels",
+    "tasks": [{"kind": "digits"}, {"kind": "digits", "layout": "pixels"}],
+    "space": {
+        "hidden_size": 8,
+        "low_rank_diagonal.d": 2,
+        "training.learning_rate": 0.01,
+        "training.batch_size": 64,
+    },
+    "objectives": ["quality", "parameters"],
+    "sampler": {"kind": "grid"},
+    "budget": {"trials": 2, "epochs": 1},
+    "collection_budget": {"device_hours": 1.0},
+}
+"""Each of its studies trains a model of each kind."""
 _ITEMS = 2
 
 _SECRETS = {
@@ -60,6 +76,13 @@ def examples(folder: Path) -> dict[str, dict[str, Any]]:
         for step in ("pause", "resume"):
             ask("POST", f"/v1/studies/{{study_id}}/{step}")
         server.wait(known["study_id"])
+        ask("POST", "/v1/collections", json=SEVERAL, params={"dry_run": True})
+        collection = ask("POST", "/v1/collections", json=SEVERAL)
+        known["collection_id"] = collection["id"]
+        for step in ("pause", "resume"):
+            ask("POST", f"/v1/collections/{{collection_id}}/{step}")
+        for member in collection["studies"]:
+            server.wait(member["study"])
         known["dataset_id"] = ask("POST", "/v1/datasets", files={"file": ("a.csv", CSV)})["id"]
         ask("POST", "/v1/datasets", files={"file": ("a.csv", CSV)})
         model = {"file": ("gru.safetensors", saved(plain(outputs=10)))}
@@ -67,13 +90,15 @@ def examples(folder: Path) -> dict[str, dict[str, Any]]:
         ask("POST", "/v1/models", files=model)
         one = "/v1/studies/{study_id}/trials/{number}"
         for path, methods in document["paths"].items():
-            if "get" in methods and not path.endswith(("/events", "/bundle")):
+            of_workers = path.startswith("/v1/agents/")
+            if "get" in methods and not of_workers and not path.endswith(("/events", "/bundle")):
                 ask("GET", path)
         named = {"architecture": "rnn", "parametrization": "dense"}
         ask("POST", "/v1/studies/{study_id}/trials", json=named)
         ask("PATCH", "/v1/studies/{study_id}", json={"budget": {"trials": 6}})
         ask("POST", f"{one}/measure")
         ask("POST", "/v1/studies/{study_id}/cancel")
+        ask("POST", "/v1/collections/{collection_id}/cancel")
         # From here on the local user needs one, too.
         made = server.http.post("/v1/keys", json={"name": "laptop", "scopes": ["admin"]})
         server.http.headers["Authorization"] = f"Bearer {made.json()['key']}"

@@ -6,7 +6,7 @@ What their studies found is compared here, and the budget watched that they shar
 from search.collections.collecting import submit_collection, try_collection
 from search.collections.collection_budgets import CollectionBudgets
 from search.collections.collection_spec import CollectionBudget, CollectionSpec
-from search.collections.comparison import (
+from search.collections.kind_comparison import (
     ComparedKind,
     Comparison,
     SetResults,

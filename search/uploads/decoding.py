@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.errors import DataError
+from search.formats.gzipped import unpacked
+from search.formats.parquet import as_csv
 from search.uploads import npz, table, targets, ts
 from search.uploads.container import Decoded
 from search.uploads.dataset_metadata import (
@@ -17,11 +19,30 @@ from search.uploads.dataset_metadata import (
 )
 from search.uploads.raw import UNASSIGNED, RawDataset, Reader, joined
 
+
+def _unpacking(reader: Reader) -> Reader:
+    """A parser of the same files, packed by gzip; its limit counts what comes out."""
+
+    def read(stream: BinaryIO, options: ReadingOptions, most_bytes: int) -> RawDataset:
+        with unpacked(stream, most_bytes) as text:
+            return reader(text, options, most_bytes)
+
+    return read
+
+
+def _read_parquet(stream: BinaryIO, options: ReadingOptions, most_bytes: int) -> RawDataset:
+    return table.read_csv(as_csv(stream, most_bytes), options, most_bytes)
+
+
 READERS: Mapping[str, Reader] = {
     ".npz": npz.read,
     ".csv": table.read_csv,
     ".tsv": table.read_tsv,
     ".ts": ts.read,
+    ".csv.gz": _unpacking(table.read_csv),
+    ".tsv.gz": _unpacking(table.read_tsv),
+    ".ts.gz": _unpacking(ts.read),
+    ".parquet": _read_parquet,
 }
 """Parsers by the suffix of their files, in small letters."""
 

@@ -26,6 +26,7 @@ _LINKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
         "202",
         {"study_id": "$request.path.study_id", "number": "$response.body#/number"},
     ),
+    "submit_collection": ("202", {"collection_id": "$response.body#/id"}),
     "upload_dataset": ("201", {"dataset_id": "$response.body#/id"}),
     "upload_model": ("201", {"model_id": "$response.body#/id"}),
 }

@@ -111,9 +111,13 @@ class ResultCalls(FileCalls):
         return (yield from self.ask(FigureJson, "GET", "/v1/figures/compare", params=query))
 
     @call
-    def study_report(self, study_id: str) -> Steps[str]:
-        """The study as one HTML page that needs nothing else: plots, tables, circumstances."""
-        return (yield from self._text(f"{study_path(study_id)}/report"))
+    def study_report(self, study_id: str, *, plain: bool = False) -> Steps[str]:
+        """The study as one HTML page that needs nothing else: plots, tables, circumstances.
+
+        A plain one has tables alone.
+        """
+        path = f"{study_path(study_id)}/report"
+        return (yield from self._text(path, **({"plain": "true"} if plain else {})))
 
     @call
     def bundle(

@@ -10,6 +10,7 @@ import typer
 from service.commands.connection import Asked, asking
 from service.commands.given.arguments import DatasetArgument
 from service.commands.given.confirmation import YesOption, confirm
+from service.commands.given.option_names import by_option
 from service.commands.given.references import described
 from service.commands.shown.bars import transfer_bar
 from service.commands.shown.dataset_tables import DATASETS, dataset_table, samples_of
@@ -25,7 +26,11 @@ from service.commands.shown.listing import (
 commands = typer.Typer(help="Your own data, for studies to train on.", no_args_is_help=True)
 
 _File = typer.Argument(
-    metavar="FILE", exists=True, dir_okay=False, readable=True, help="A .npz, .csv, .tsv or .ts."
+    metavar="FILE",
+    exists=True,
+    dir_okay=False,
+    readable=True,
+    help="A .npz, .csv, .tsv or .ts, the last three also as .gz; or a .parquet.",
 )
 
 
@@ -40,6 +45,23 @@ class _Problem(StrEnum):
     MULTILABEL = "multilabel"
     FORECASTING = "forecasting"
 
+
+_OPTIONS: Mapping[str, str] = {
+    "file": "FILE",
+    "test": "--test",
+    "name": "--name",
+    "holds": "--holds",
+    "problem": "--problem",
+    "label": "--label",
+    "unequal_lengths": "--pad",
+    "missing": "--fill",
+}
+"""By part of an upload, the option that says it."""
+_ADVICE: Mapping[str, str] = {
+    'unequal_lengths: "pad"': "--pad",
+    'missing: "mean"': "--fill",
+    "label: ": "--label: ",
+}
 
 _USES: Mapping[_Holds, str] = {
     _Holds.SAMPLES: 'train on it by "task": {{"kind": "dataset", "id": "{id}"}}',
@@ -96,7 +118,10 @@ def upload(
     ] = False,
 ) -> None:
     """Upload a data set and show what was found in it."""
-    with transfer_bar(file.name, quiet=asked.as_json, afterwards="the server reads it") as told:
+    with (
+        by_option(_OPTIONS, as_json=asked.as_json, advice=_ADVICE),
+        transfer_bar(file.name, quiet=asked.as_json, afterwards="the server reads it") as told,
+    ):
         dataset = asked.client.upload_dataset(
             file,
             test,

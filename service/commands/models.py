@@ -1,5 +1,6 @@
 """`models list`, `upload`, `show`, `download` and `delete`."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,7 @@ import typer
 from service.commands.connection import Asked, asking
 from service.commands.given.arguments import ModelArgument
 from service.commands.given.confirmation import YesOption, confirm
+from service.commands.given.option_names import by_option
 from service.commands.given.references import described
 from service.commands.shown.bars import transfer_bar
 from service.commands.shown.listing import (
@@ -56,6 +58,14 @@ SequenceLengthOption = Annotated[
     int | None,
     typer.Option(min=1, help="Steps of a sample, where linear layers read all of them."),
 ]
+UPLOAD_OPTIONS: Mapping[str, str] = {
+    "file": "FILE",
+    "name": "--name",
+    "nonlinearity": "--nonlinearity",
+    "output_steps": "--every-step",
+    "sequence_length": "--sequence-length",
+}
+"""By part of an upload, the option that says it."""
 
 
 @commands.command("list", epilog="Example: reflectory models list")
@@ -83,7 +93,10 @@ def upload(
     sequence_length: SequenceLengthOption = None,
 ) -> None:
     """Upload a trained model and show what was found in its file."""
-    with transfer_bar(file.name, quiet=asked.as_json, afterwards="the server reads it") as told:
+    with (
+        by_option(UPLOAD_OPTIONS, as_json=asked.as_json),
+        transfer_bar(file.name, quiet=asked.as_json, afterwards="the server reads it") as told,
+    ):
         model = asked.client.upload_model(
             file,
             name=name,

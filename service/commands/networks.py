@@ -1,7 +1,6 @@
 """`compress` of an ONNX file: upload it with its data, search, and download the file to take."""
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,9 @@ from rich.console import Console
 from service.api.fronts.schemas import FrontDocument
 from service.api.models.schemas import ModelDetail, NetworkDetail
 from service.api.studies.schemas import StudyDocument
-from service.client import Refused
 from service.client.networks import ChosenFile, ReportOfFile
 from service.commands.connection import UNFINISHED, Asked, complain, print_json
+from service.commands.given.option_names import by_option
 from service.commands.given.quantities import (
     document_or_name,
     limits_of,
@@ -101,7 +100,7 @@ def compress_network(
     document = wishes.document(file)
     model, data = _uploaded(asked, file, wishes.data)
     document["task"] |= {"kind": "model_outputs", "model": model.id, "data": data}
-    with _by_option(_OPTIONS, asked):
+    with by_option(_OPTIONS, as_json=asked.as_json):
         study = asked.client.submit(document)
     begun = {"study": study.id, "model": model.id, "data": data}
     if not waits:
@@ -135,44 +134,15 @@ def _uploaded(asked: Asked, file: Path, data: Path) -> tuple[ModelDetail | Netwo
     """Upload both; the model, and the id of the data. What was uploaded before is not again."""
     reads = "the server reads it"
     with (
-        _by_option({"file": "CHECKPOINT"}, asked),
+        by_option({"file": "CHECKPOINT"}, as_json=asked.as_json),
         transfer_bar(file.name, quiet=asked.as_json, afterwards=reads) as told,
     ):
         model = asked.client.upload_model(file, told=told)
     with (
-        _by_option({"file": "--data"}, asked),
+        by_option({"file": "--data"}, as_json=asked.as_json),
         transfer_bar(data.name, quiet=asked.as_json, afterwards=reads) as told,
     ):
         return model, asked.client.upload_dataset(data, holds="arrays", told=told).id
-
-
-@contextmanager
-def _by_option(options: Mapping[str, str], asked: Asked) -> Generator[None]:
-    """Name the parts of a refused request by the options that said them, for people."""
-    try:
-        yield
-    except Refused as error:
-        faults = error.problem.errors
-        if asked.as_json or not faults:
-            raise
-        named = [
-            fault.model_copy(update={"path": _option(options, fault.path)}) for fault in faults
-        ]
-        told = {"detail": error.problem.title, "errors": tuple(named)}
-        raise Refused(error.problem.model_copy(update=told)) from error
-
-
-def _option(options: Mapping[str, str], path: str) -> str:
-    """The option of a part; with the name that it stands at, if any.
-
-    Places in a list and kinds are nothing that a command line says apart.
-    """
-    for part, option in options.items():
-        if path == part or path.startswith(f"{part}."):
-            rest = path.removeprefix(part).removeprefix(".")
-            is_said = rest and rest != "kind" and not rest.isdecimal()
-            return f"{option} {rest}" if is_said else option
-    return path
 
 
 def _nothing(ended: StudyDocument, front: FrontDocument) -> str:

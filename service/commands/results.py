@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Annotated, Literal
 
 import typer
@@ -17,6 +18,7 @@ from service.commands.connection import UNFINISHED, Asked, asking, complain
 from service.commands.given.arguments import AnyTrialArgument, StudyArgument
 from service.commands.shown.bars import transfer_bar
 from service.commands.shown.network_tables import network_report_tables
+from service.commands.shown.plotted import front_plot
 from service.commands.shown.tables import catalog_tables, importance_tables
 from service.commands.studies import front_shown
 from service.data_dir.whole_files import write_whole
@@ -31,16 +33,22 @@ def front(
         bool,
         typer.Option("--latest", help="By the newest throughput of each, as `measure` found it."),
     ] = False,
+    plot: Annotated[
+        bool, typer.Option("--plot", help="Draw it too, quality over the first cost, as text.")
+    ] = False,
 ) -> None:
     """Show the Pareto front of a study, so far or final."""
-    if as_csv and asked.as_json:
-        raise typer.BadParameter("--csv and --json exclude each other")
+    if sum((as_csv, asked.as_json, plot)) > 1:
+        raise typer.BadParameter("--csv, --json and --plot exclude each other")
     throughput = "latest" if latest else "search"
     if as_csv:
         typer.echo(asked.client.front_csv(study_id, throughput=throughput), nl=False)
         return
     found = asked.client.front(study_id, throughput=throughput)
     asked.show(found, *([] if asked.as_json else [front_shown(asked.client, study_id, found)]))
+    if plot:
+        trials = asked.client.trials(study_id, outcome="complete")
+        typer.echo(f"\n{front_plot(found, trials, width=get_terminal_size().columns)}")
 
 
 @asking

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -10,17 +12,21 @@ from rich.console import Console
 from rich.table import Table
 
 from search.documents.several_tasks import several_tasks_at
+from search.documents.spaces import DryRun
 from service.api.fronts.schemas import FrontDocument
 from service.api.studies.schemas import StudyDocument
 from service.client import Client
 from service.commands.collections import submit_collection
 from service.commands.connection import UNFINISHED, Asked, asking, print_json
 from service.commands.given.arguments import StudyArgument
+from service.commands.given.references import described
 from service.commands.shown.following import follow, open_view
 from service.commands.shown.network_tables import is_of_a_network, network_front_table
-from service.commands.shown.tables import dry_run_table, front_table, study_table
+from service.commands.shown.tables import dry_run_table, front_table, in_time, study_table
 
 _INTERRUPTED = 130
+_LOOKED_AT = 100
+"""Studies among which one of the same task is looked for."""
 
 
 @asking
@@ -42,7 +48,7 @@ def submit(
         return
     if dry_run:
         answer = asked.client.dry_run(document)
-        asked.show(answer, dry_run_table(answer))
+        asked.show(answer, *([] if asked.as_json else [_dry_run(asked.client, document, answer)]))
         return
     study = asked.client.submit(document)
     asked.show(study, links_of(asked.client, study))
@@ -61,6 +67,32 @@ def show(asked: Asked, study_id: StudyArgument) -> None:
     """Show one study: where it stands, how far it is, and where to look at it."""
     study = asked.client.study(study_id)
     asked.show(study, study_table(study), links_of(asked.client, study))
+
+
+def _dry_run(client: Client, document: Mapping[str, Any], answer: DryRun) -> Table:
+    return dry_run_table(answer, f"time: {_time_of(client, document)}")
+
+
+def _time_of(client: Client, document: Mapping[str, Any]) -> str:
+    """How long a study may take, by the newest study of the same task."""
+    budget, task = (_part(document, name) for name in ("budget", "task"))
+    trials, epochs, kind = budget.get("trials"), budget.get("epochs"), task.get("kind")
+    if not isinstance(trials, int) or not isinstance(epochs, int):
+        return "not known, for the document names no budget.trials and budget.epochs"
+    for study in islice(client.studies(), _LOOKED_AT):
+        done, seconds = study.progress.epochs_trained, study.progress.wall_seconds
+        if study.spec.get("task", {}).get("kind") == kind and done and seconds > 0:
+            whole = in_time(trials * epochs * seconds / done)
+            return (
+                f"about {whole} for {trials:,} trials of {epochs:,} epochs, as fast as study "
+                f"{described(study)}"
+            )
+    return f"not known until the first trial: no study of the task {kind} has run here"
+
+
+def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = document.get(name)
+    return cast("Mapping[str, Any]", part) if isinstance(part, Mapping) else dict[str, Any]()
 
 
 def read_spec(path: Path) -> dict[str, Any]:

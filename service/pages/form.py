@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from search.documents.datasets import ARRAYS
 from search.documents.models import ONNX_SOURCE
-from search.errors import Fault, SpecRefused
+from search.errors import Fault, Refused, SpecRefused
 from search.papers import row_named, table_named
 from search.studies.resolving import with_defaults
 from search.studies.spec import StudySpec
@@ -26,26 +26,33 @@ from service.api.studies.routes import submit_study
 from service.api.studies.schemas import StudyDocument
 from service.http.validation import faults
 from service.pages.html import page_response
+from service.pages.paces import paces
 from service.pages.report import spec_to_send
+from service.rendering.estimate import Estimate
 from service.rendering.form_fields import form_fields
+from service.rendering.goals import FEW_PARAMETERS, GOAL, GOALS, Asked, Goal
 from service.rendering.spec_form import (
     EXTRA,
     NETWORKS,
     ExtraRefused,
     Values,
+    aimed,
     document_of,
     fields_of_faults,
     usual_values,
     values_of,
 )
+from service.rendering.upload_names import named_data, named_model
 from storage.errors import NotFound, QuotaReached
-from storage.records import DatasetRecord, UploadedModelRecord
+from storage.records import DatasetRecord
 from storage.repositories.studies import Studies
 from storage.repositories.uploads import Datasets, UploadedModels
 
 router = APIRouter(prefix="/studies", include_in_schema=False)
 
 _TOKEN = re.compile(r"[\w-]{8,64}")
+_OF_TIME = ("task", "budget:trials", "budget:epochs")
+"""The fields that an estimate of time follows from."""
 _NAMED = 100
 """How many data sets and models are offered by name, the newest ones."""
 
@@ -98,10 +105,13 @@ def _take(held: Resources, values: dict[str, list[str]]) -> HTMLResponse | Redir
     if not _TOKEN.fullmatch(token):
         token = secrets.token_urlsafe(16)
         values["form"] = [token]
+    act = values.pop("act", [""])[0]
     try:
+        if act.startswith(GOAL):
+            return _aim(held, values, act.removeprefix(GOAL))
         document = document_of(form_fields(), values)
         spec = _spec(document)
-        if values.get("act") != ["start"]:
+        if act != "start":
             found = submit_study(spec, held, Response(), dry_run=True)
             assert isinstance(found, DryRun)
             return _page(held, values, found=found, spec=spec)
@@ -117,6 +127,21 @@ def _take(held: Resources, values: dict[str, list[str]]) -> HTMLResponse | Redir
     except QuotaReached as reached:
         return _page(held, values, refused=[Fault("", str(reached))])
     return RedirectResponse(f"/studies/{study.id}", status_code=303)
+
+
+def _aim(held: Resources, values: Values, name: str) -> HTMLResponse:
+    """The form with a goal's part of a spec on top of what is filled in."""
+    if name not in GOALS:
+        raise Refused([Fault("act", f"{name!r} is no goal; allowed are {', '.join(GOALS)}")])
+    is_network = values.get("task") == [NETWORKS]
+    given = (values.get(f"{GOAL}parameters") or [""])[0].strip()
+    try:
+        asked = Asked(is_network=is_network, parameters=int(given) if given else FEW_PARAMETERS)
+    except ValueError as error:
+        message = f"{given!r} is no whole number of parameters; allowed is 1 or more"
+        raise SpecRefused([Fault("limits.parameters", message)]) from error
+    fragment = GOALS[name].fragment(asked)
+    return _page(held, aimed(form_fields(), values, fragment), goal=(GOALS[name], fragment))
 
 
 def _of_model(held: Resources, model_id: str) -> dict[str, list[str]]:
@@ -171,10 +196,12 @@ def _page(
     refused: list[Fault] | tuple[Fault, ...] = (),
     found: DryRun | None = None,
     spec: StudySpec | None = None,
+    goal: tuple[Goal, Mapping[str, Any]] | None = None,
 ) -> HTMLResponse:
     with held.database.read() as session:
         datasets = Datasets(session).page(limit=_NAMED).items
         models = UploadedModels(session).page(limit=_NAMED).items
+        known = paces(session)
     beside, others = fields_of_faults(form_fields(), values, refused)
     text = held.pages.form(
         form_fields(),
@@ -183,20 +210,28 @@ def _page(
         others=others,
         found=found,
         spec=None if spec is None else spec_to_send(with_defaults(spec)),
+        goal=goal,
+        estimate=Estimate(known, *(_first(values, name) for name in _OF_TIME)),
         uploads={
-            "task:dataset:id": {one.id: one.name for one in datasets if not _holds_arrays(one)},
-            f"task:{NETWORKS}:data": {one.id: one.name for one in datasets if _holds_arrays(one)},
-            "compress:model": {one.id: _named(one) for one in models if one.source != ONNX_SOURCE},
+            "task:dataset:id": {
+                one.id: named_data(one) for one in datasets if not _holds_arrays(one)
+            },
+            f"task:{NETWORKS}:data": {
+                one.id: named_data(one) for one in datasets if _holds_arrays(one)
+            },
+            "compress:model": {
+                one.id: named_model(one) for one in models if one.source != ONNX_SOURCE
+            },
             f"task:{NETWORKS}:model": {
-                one.id: _named(one) for one in models if one.source == ONNX_SOURCE
+                one.id: named_model(one) for one in models if one.source == ONNX_SOURCE
             },
         },
     )
     return page_response(text, status=422 if refused else 200)
 
 
-def _named(model: UploadedModelRecord) -> str:
-    return f"{model.name}, {model.parameters} parameters"
+def _first(values: Values, name: str) -> str:
+    return values[name][0].strip() if values.get(name) else ""
 
 
 def _digest(document: Mapping[str, Any]) -> str:

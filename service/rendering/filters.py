@@ -1,11 +1,12 @@
 """How values are written in our pages."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from search.documents.readable import seconds, shape
 
@@ -77,6 +78,12 @@ def measured(found: Any, name: str = "") -> str:
     return {None: "–", True: "yes", False: "no"}.get(found, str(found))
 
 
+def hint(text: str) -> str:
+    """A field's description, for a form: names in backticks as code, and null as an empty field."""
+    plain = re.sub(r"\b([Nn])ull:", lambda found: "Empty:" if found[1] == "N" else "empty:", text)
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(plain))))
+
+
 def document(found: Any) -> str:
     """A JSON document, indented."""
     return json.dumps(found, indent=2, ensure_ascii=False, default=str)
@@ -93,5 +100,6 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "value": value,
     "measured": measured,
     "document": document,
+    "hint": hint,
 }
 """Every filter, by its name in the templates."""

@@ -9,7 +9,7 @@ from models.exports.files import ExportedFile
 from search.documents.catalog import CatalogEntry, RuleEntry
 from search.documents.objectives import OBJECTIVE_KINDS, Objective, ObjectiveKind
 from search.documents.region import ENDS, Bound
-from search.spaces.dimension import ChoiceDimension, Dimension
+from search.spaces.dimension import Dimension
 from search.spaces.model_space import ARCHITECTURE_KINDS, PARAMETRIZATION_KINDS
 from search.spaces.space import describe
 from search.studies.catalog import catalog
@@ -104,9 +104,16 @@ def form_fields() -> FormFields:
         compress=tuple(_fields(Compress.model_json_schema(), "compress", "compress")),
         limits=tuple(_fields(Limits.model_json_schema(), "limits", "limits")),
         budget=tuple(_fields(Budget.model_json_schema(), "budget", "budget")),
-        throughput=tuple(_fields(Throughput.model_json_schema(), "throughput", "throughput")),
+        throughput=_measuring(),
         export=tuple(_fields(ExportedFile.model_json_schema(), "export", "export")),
     )
+
+
+def _measuring() -> tuple[Field, ...]:
+    """How throughput is measured; first what depends on where a model is to run."""
+    fields = [*_fields(Throughput.model_json_schema(), "throughput", "throughput")]
+    fields.sort(key=lambda field: field.path != "throughput.batch_size")
+    return (replace(fields[0], label="deployment batch size"), *fields[1:])
 
 
 def _variant(entry: CatalogEntry | RuleEntry, part: str, title: str) -> Variant:
@@ -183,7 +190,7 @@ def _bounds(objective: ObjectiveKind) -> Iterator[Field]:
     path = f"objectives.{objective.name}"
     for found in _fields(Bound.model_json_schema(), path, f"objectives:{objective.name}"):
         if found.path.rpartition(".")[2] in ends:
-            yield replace(found, label=f"interesting {found.label}")
+            yield replace(found, label=f"{objective.name} {found.label}", hint="")
 
 
 def _input(described: Mapping[str, Any]) -> tuple[Input, tuple[str, ...]] | None:
@@ -201,8 +208,3 @@ def _input(described: Mapping[str, Any]) -> tuple[Input, tuple[str, ...]] | None
         "boolean": ("choice", _BOOLEAN),
     }
     return kinds.get(str(options[0].get("type")))
-
-
-def is_choice(dimension: Dimension) -> bool:
-    """Whether a dimension has options in place of ends."""
-    return isinstance(dimension, ChoiceDimension)

@@ -40,11 +40,14 @@ from service.figures.shown import NETWORK_FORMS
 from service.http.problem_document import Problem
 from service.rendering.comparison import Comparison
 from service.rendering.compressed_page import CompressedPage
+from service.rendering.estimate import Estimate
 from service.rendering.filters import FILTERS
 from service.rendering.form_fields import FormFields
+from service.rendering.goals import FEW_PARAMETERS, GOALS, Goal
 from service.rendering.plotly_bundle import plotly_bundle
+from service.rendering.range_text import usual_text
 from service.rendering.series import SERIES, series_plot
-from service.rendering.spec_form import Values
+from service.rendering.spec_form import Values, touched
 from service.rendering.study_report import StudyReport
 from service.rendering.study_view import StudyView
 from service.rendering.trial_files import TrialFile
@@ -210,6 +213,8 @@ class Pages:
         others: Sequence[Fault],
         found: SpaceDescription | None,
         spec: Mapping[str, Any] | None,
+        goal: tuple[Goal, Mapping[str, Any]] | None,
+        estimate: Estimate,
         uploads: Mapping[str, Mapping[str, str]],
     ) -> str:
         """The form of a study.
@@ -221,6 +226,8 @@ class Pages:
             others: what is wrong elsewhere.
             found: what a check has found that all is well with.
             spec: the document that was checked.
+            goal: what was just filled in, with its part of the document.
+            estimate: how long the study may take.
             uploads: field -> id -> title of the uploads that it may name.
         """
         return self._render(
@@ -232,6 +239,11 @@ class Pages:
             places=_places(form, beside),
             found=None if found is None else found.model_dump(mode="json"),
             spec=spec,
+            goal=goal,
+            goals=GOALS,
+            few_parameters=FEW_PARAMETERS,
+            estimate=estimate,
+            touched=touched(form, values, beside),
             uploads=uploads,
             objectives=OBJECTIVES,
             presets=catalog().presets,
@@ -262,6 +274,10 @@ class Pages:
             sets={one.study: one for one in results.sets},
             ranks=ranks,
         )
+
+    def documentation(self, path: str, title: str, text: Markup) -> str:
+        """One page of the documentation."""
+        return self._render("documentation.html", path=path, title=title, text=text)
 
     def study_report(self, report: StudyReport) -> str:
         """A study as one self-contained file."""
@@ -382,22 +398,16 @@ def _bits(spec: Mapping[str, Any]) -> int:
 
 
 def _places(form: FormFields, names: Iterable[str]) -> dict[str, str]:
-    """Where in the form a field begins: a group of choices at its first, a range at its low end."""
+    """Where in the form a field begins: a group of choices at its first."""
     first = {
         "task": f"task-{form.tasks[0].kind}",
         "architectures": f"architectures-{form.architectures[0].kind}",
         "parametrizations": f"parametrizations-{form.parametrizations[0].kind}",
         "objectives": f"objectives-{OBJECTIVES[0]}",
-        "presets": "systems",
         "sampler": "sampler-usual",
         "early_stopping": "early_stopping-none",
     }
-    return {
-        name: first.get(name, name + ("-low" if name.startswith("space:") else ""))
-        .replace(":", "-")
-        .replace(".", "-")
-        for name in names
-    }
+    return {name: first.get(name, name).replace(":", "-").replace(".", "-") for name in names}
 
 
 @cache
@@ -410,7 +420,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= FILTERS  # pyright: ignore[reportUnknownMemberType]
+    environment.filters |= {**FILTERS, "usual_text": usual_text}  # pyright: ignore[reportUnknownMemberType]
     environment.globals["colours"] = SERIES  # pyright: ignore[reportUnknownMemberType]
     environment.globals["plotly"] = plotly_bundle()  # pyright: ignore[reportUnknownMemberType]
     return environment

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from models.spec import kind_of
-from search.errors import Fault
+from search.errors import Fault, SpecRefused
 from search.graphs.model_outputs import ModelOutputs
-from search.spaces.dimension import ChoiceDimension, Dimension
+from search.spaces.dimension import Dimension
 from search.studies.spec import NOT_OF_A_NETWORK, StudySpec
 from search.tasks import Digits
 from service.rendering.form_fields import Field, FormFields, Variant
+from service.rendering.range_text import override_of, text_of
 
 Values: TypeAlias = Mapping[str, Sequence[str]]
 """What a form holds: the name of a field -> what was filled in or ticked."""
@@ -28,6 +29,8 @@ EXTRA = "extra"
 _LISTS = ("architectures", "parametrizations", "objectives", "presets")
 _PARTS = ("compress", "limits", "budget", "throughput", "export")
 """What is an object of words and numbers."""
+_WHOLE = ("seed", "priority", "confirm")
+"""What is one whole number."""
 _NONE = "none"
 """Stands for null where a union may be left out on purpose."""
 
@@ -37,6 +40,7 @@ def document_of(form: FormFields, values: Values) -> dict[str, Any]:
 
     Raises:
         ExtraRefused: the part that is JSON is none.
+        SpecRefused: a range is none.
     """
     found: dict[str, Any] = {name: list(values.get(name, ())) for name in _LISTS}
     bounds = {
@@ -68,21 +72,17 @@ def document_of(form: FormFields, values: Values) -> dict[str, Any]:
         elif kind:
             # A name that no form offers is for the document's own check to refuse.
             found[name] = {"kind": kind}
-    found["space"] = {
-        dimension.name: override
-        for dimension in _searchable(form, found)
-        if (override := _override(dimension, values)) is not None
-    }
+    found["space"] = _overrides(_searchable(form, found), values)
     if "compress" in found:
         del found["architectures"]
+    for name in _WHOLE:
+        if _only(values, name):
+            found[name] = _number(_only(values, name))
     if _only(values, "task") == NETWORKS:
         # A network of others has no parts that say how models are trained.
         found = {name: part for name, part in found.items() if name not in NOT_OF_A_NETWORK}
     if _only(values, "name"):
         found["name"] = _only(values, "name")
-    for name in ("seed", "priority"):
-        if _only(values, name):
-            found[name] = _number(_only(values, name))
     return _merged(found, _extra(_only(values, EXTRA)))
 
 
@@ -96,7 +96,7 @@ def values_of(form: FormFields, document: Mapping[str, Any]) -> dict[str, list[s
             values |= {f.name: [_text(bounds.get(name, {}).get(_key(f)))] for f in fields}
     for name in _LISTS:
         values[name] = [str(one) for one in left.pop(name, ())]
-    for name in ("name", "seed", "priority"):
+    for name in ("name", *_WHOLE):
         values[name] = [_text(left.pop(name, None))]
     for name in _PARTS:
         _take(left, name, getattr(form, name), values)
@@ -116,7 +116,9 @@ def values_of(form: FormFields, document: Mapping[str, Any]) -> dict[str, list[s
         _take(left, name, () if variant is None else variant.fields, values)
     space = left.get("space", {})
     for dimension in _searchable(form, {name: values[name] for name in _LISTS}):
-        if dimension.name in space and _fills(dimension, space[dimension.name], values):
+        text = text_of(space.get(dimension.name), dimension)
+        if text is not None:
+            values[f"space:{dimension.name}"] = [text]
             del space[dimension.name]
     usual = StudySpec(task=Digits()).model_dump(mode="json")
     extra = {
@@ -139,7 +141,7 @@ def fields_of_faults(
     form: FormFields, values: Values, faults: Iterable[Fault]
 ) -> tuple[dict[str, list[str]], list[Fault]]:
     """Faults by the name of the field that they stand beside, and those that belong to no field."""
-    places: dict[str, str] = {name: name for name in (*_LISTS, "name", "seed", "priority", EXTRA)}
+    places: dict[str, str] = {name: name for name in (*_LISTS, "name", *_WHOLE, EXTRA)}
     places |= {name: name for name in ("task", "sampler", "early_stopping")}
     places["compress"] = form.compress[0].name
     fields = [field for name in _PARTS for field in getattr(form, name)]
@@ -166,8 +168,47 @@ def fields_of_faults(
     return beside, others
 
 
+def touched(form: FormFields, values: Values, beside: Mapping[str, Any]) -> set[str]:
+    """The fields that have faults, or hold something else than before anybody filled them in."""
+    usual = usual_values(form)
+    changed = {
+        name for name, given in values.items() if [*given] not in (usual.get(name, [""]), [""])
+    }
+    return changed | {*beside}
+
+
+def aimed(form: FormFields, values: Values, fragment: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What a form holds when a part of a spec is put on top of what it describes.
+
+    Raises:
+        ExtraRefused: the part that is JSON is none.
+        SpecRefused: a range is none.
+    """
+    document = _merged(document_of(form, values), fragment)
+    found = values_of(form, document)
+    # What a document of this task has no place for stays as it is.
+    left = {name: [*given] for name, given in values.items() if not found.get(name)}
+    return {**found, **left}
+
+
 class ExtraRefused(ValueError):
     """The form's JSON is no JSON object; says where it breaks off."""
+
+
+def _overrides(dimensions: Iterable[Dimension], values: Values) -> dict[str, Any]:
+    """What a form says of dimensions, by their names."""
+    found: dict[str, Any] = {}
+    refused: list[Fault] = []
+    for dimension in dimensions:
+        text = _only(values, f"space:{dimension.name}")
+        try:
+            if text:
+                found[dimension.name] = override_of(text, dimension)
+        except ValueError as error:
+            refused.append(Fault(f"space.{dimension.name}", str(error)))
+    if refused:
+        raise SpecRefused(refused)
+    return found
 
 
 def _searchable(form: FormFields, found: Mapping[str, Any]) -> list[Dimension]:
@@ -177,37 +218,6 @@ def _searchable(form: FormFields, found: Mapping[str, Any]) -> list[Dimension]:
         *(one for one in form.parametrizations if one.kind in found["parametrizations"]),
     ]
     return [*form.shared, *(dimension for one in chosen for dimension in one.ranges)]
-
-
-def _override(dimension: Dimension, values: Values) -> Any:
-    """What a form says of a dimension: a range, a pin where one number stands alone, or nothing."""
-    low, high, step = (
-        _number(_only(values, f"space:{dimension.name}:{end}")) for end in ("low", "high", "step")
-    )
-    if low is None or high is None:
-        return low if high is None else high
-    if step is not None:
-        return {"low": low, "high": high, "step": step}
-    # A range of one's own is searched on the scale that the dimension has otherwise.
-    return {"low": low, "high": high, "log": getattr(dimension, "log", False)}
-
-
-def _fills(dimension: Dimension, override: Any, values: dict[str, list[str]]) -> bool:
-    """Whether an override of this dimension fits into the form, where it then stands."""
-    name = f"space:{dimension.name}"
-    if isinstance(dimension, ChoiceDimension):
-        return False
-    if isinstance(override, int | float) and not isinstance(override, bool):
-        values[f"{name}:low"] = [_text(override)]
-        return True
-    if not isinstance(override, dict) or "low" not in override:
-        return False
-    found = cast(dict[str, Any], override)
-    if found.get("step") is None and found.get("log", False) != dimension.log:
-        return False
-    for end in ("low", "high", "step"):
-        values[f"{name}:{end}"] = [_text(found.get(end))]
-    return True
 
 
 def _filled(fields: Iterable[Field], values: Values) -> dict[str, Any]:

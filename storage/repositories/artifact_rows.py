@@ -66,11 +66,6 @@ _OF_TRIAL = (
 _SIZES = select(ArtifactRow.sha256, ArtifactRow.size).where(
     ArtifactRow.sha256.in_(bindparam("digests", expanding=True))
 )
-_BYTES = select(func.sum(ArtifactRow.size)).where(
-    ArtifactRow.sha256.in_(
-        select(TrialArtifactRow.sha256).where(TrialArtifactRow.study_id == bindparam("study"))
-    )
-)
 
 
 class ArtifactRows:
@@ -190,10 +185,6 @@ class ArtifactRows:
         rows = run(self._session, _OF_TRIAL, {"study": study_id, "trial": number})
         return {row.role: _record(row) for row in rows}
 
-    def bytes_of(self, study_id: str) -> int:
-        """Bytes of all files of a study's trials; those that several have count once."""
-        return int(run(self._session, _BYTES, {"study": study_id}).scalar_one() or 0)
-
     def sizes(self, digests: Collection[str]) -> dict[str, int]:
         """Bytes of stored artifacts, by their digests."""
         found: dict[str, int] = {}
@@ -201,6 +192,12 @@ class ArtifactRows:
             rows = run(self._session, _SIZES, {"digests": some})
             found |= {row.sha256: row.size for row in rows}
         return found
+
+    def bytes_of(self, study_id: str) -> int:
+        """Bytes of all files of a study's trials; what several of them name counts once."""
+        named = select(TrialArtifactRow.sha256).where(TrialArtifactRow.study_id == study_id)
+        total = select(func.sum(ArtifactRow.size)).where(ArtifactRow.sha256.in_(named))
+        return int(self._session.scalar(total) or 0)
 
     def add(self, artifact: ArtifactRecord) -> None:
         """Note that there are such bytes; harmless when repeated."""

@@ -20,7 +20,7 @@ from search.spaces import ARCHITECTURE_KINDS, TORCH_DEFAULTS
 from search.studies.spec import StudySpec
 from tests.service.running import Server
 
-_SPEC = Path(__file__).parents[2] / "deploy" / "examples" / "digits.json"
+_SPEC = Path(__file__).parents[2] / "deploy" / "examples" / "small_digits.json"
 _WITHOUT_CLOCK = "quality,parameters"
 
 

@@ -97,9 +97,9 @@ class DatasetIntake(UploadIntake[DatasetRecord, ReadingOptions]):
 
 
 def _suffix(part: str, file: ReceivedFile, allowed: Sequence[str]) -> str:
-    _, dot, word = file.name.rpartition(".")
-    suffix = f"{dot}{word}".lower()
-    if suffix not in allowed:
+    name = file.name.lower()
+    suffix = next((one for one in allowed if name.endswith(one)), None)
+    if suffix is None:
         raise _refused(
             part,
             f"the file is called {quoted_name(file.name)}; allowed are names that end in "

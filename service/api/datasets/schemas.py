@@ -27,7 +27,7 @@ class DatasetDocument(Spec):
     sha256: str = Field(description="of the file, as it was sent")
     test_sha256: str | None = Field(description="of the file with the test part, if one was sent")
     size_bytes: int = Field(description="of the files as they were sent, both together")
-    format: str = Field(description="npz, csv, tsv or ts")
+    format: str = Field(description="npz, csv, tsv, ts, parquet, or as csv.gz")
     options: ReadingOptions
     facts: AnyDatasetFacts
     preview: tuple[SamplePreview, ...] = Field(

@@ -1,6 +1,7 @@
 """Answers as tables for people."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from pydantic import ByteSize
 from rich import box
@@ -18,6 +19,8 @@ from service.api.devices.schemas import DeviceDocument
 from service.api.fronts.schemas import FrontDocument, PointDocument
 from service.api.studies.schemas import StudyDocument
 
+_TAKEN = ("onnx", "checkpoint")
+"""Kinds of files, the one that most people take first."""
 _OWN_RUNTIME = "reflectory"
 _FULL = 32
 """Bits of a number that is not rounded."""
@@ -26,7 +29,7 @@ _MODEL = 17
 
 
 def front_table(front: FrontDocument, *, hyperparameters: bool = False) -> Table:
-    """The points of a front, best first; the last number is throughput / dense baseline."""
+    """The points of a front, best first, with their throughput / dense baseline and file sizes."""
     count = len(front.points)
     title = f"Pareto front: {count} {'point' if count == 1 else 'points'}"
     table = empty_table(title)
@@ -37,24 +40,39 @@ def front_table(front: FrontDocument, *, hyperparameters: bool = False) -> Table
     with_bits = any(point.bits not in (None, _FULL) for point in front.points)
     if with_bits:
         table.add_column("bits", justify="right")
+    with_test = any(point.test_quality is not None for point in front.points)
     for objective in front.objectives:
         table.add_column(heading(objective), justify="right")
-    table.add_column("throughput\n/ dense", justify="right")
+        if objective.name == "quality" and with_test:
+            table.add_column("on\ntest", justify="right")
+    table.add_column("vs\ndense", justify="right")
+    with_bytes = any(_file_bytes(point) is not None for point in front.points)
+    if with_bytes:
+        table.add_column("file", justify="right", no_wrap=True)
     with_latency = any(point.latency_p99 is not None for point in front.points)
     if with_latency:
         table.add_column("latency\np99", justify="right")
     if hyperparameters:
         table.add_column("hyperparameters", overflow="fold", style="dim")
+    recommended: Any = _recommended(front)
     for point in front.ranked():
         of_users = front.original is not None and front.original.trial == point.trial
         model = f"{point.architecture} {point.parametrization}"
         model = f"{model}, original" if of_users else model
-        cells = [str(point.trial), f"{model}\noutside" if point.outside else model]
+        is_recommended = recommended is not None and point.trial == recommended.trial
+        number = f"> {point.trial}" if is_recommended else str(point.trial)
+        cells = [number, f"{model}\noutside" if point.outside else model]
         if with_bits:
             cells.append(NONE if point.bits is None else str(point.bits))
-        cells += [shown(point.values.get(axis.name), axis.name) for axis in front.objectives]
+        for axis in front.objectives:
+            cells.append(shown(point.values.get(axis.name), axis.name))
+            if axis.name == "quality" and with_test:
+                cells.append(shown(point.test_quality, "quality"))
         ratio = "–" if point.throughput_ratio is None else f"{point.throughput_ratio:.2f}"
         cells.append(f"{ratio}\nslower" if point.slower else ratio)
+        if with_bytes:
+            size = _file_bytes(point)
+            cells.append(NONE if size is None else in_words(size))
         if with_latency:
             cells.append(shown(point.latency_p99, "latency"))
         if hyperparameters:
@@ -75,6 +93,21 @@ def _about(front: FrontDocument) -> Iterator[str]:
         yield "slower: smaller than the dense baseline, and yet slower"
     if any(point.outside for point in front.points):
         yield "outside: beyond the study's region of interest"
+    if any(_file_bytes(point) is not None for point in front.points):
+        yield "file: the ONNX file, or the checkpoint where there is none"
+    recommended = _recommended(front)
+    if recommended is not None:
+        yield escape(f"> recommended: {recommended.words}")
+
+
+def _recommended(front: FrontDocument) -> Any:
+    """Which point to take, and why; None from servers that recommend none."""
+    return getattr(front, "recommendation", None)
+
+
+def _file_bytes(point: PointDocument) -> int | None:
+    """The size of the file that most people take; None where it is not known."""
+    return next((point.bytes[kind] for kind in _TAKEN if kind in point.bytes), None)
 
 
 def empty_table(title: str | None = None) -> Table:
@@ -206,8 +239,8 @@ def devices_table(devices: Iterable[DeviceDocument]) -> Table:
     return table
 
 
-def dry_run_table(answer: DryRun) -> Table:
-    """The dimensions of a space."""
+def dry_run_table(answer: DryRun, *remarks: str) -> Table:
+    """The dimensions of a space, with remarks below."""
     title = (
         f"{len(answer.candidates)} candidates, "
         f"{answer.parameter_range.low:,} to {answer.parameter_range.high:,} parameters"
@@ -219,11 +252,14 @@ def dry_run_table(answer: DryRun) -> Table:
             values = ", ".join(map(str, dimension.options))
         else:
             scale = ", logarithmic" if dimension.log else ""
+            if dimension.step is not None and (dimension.kind == "real" or dimension.step != 1):
+                scale += f", step {dimension.step:g}"
             values = f"{dimension.low:g} to {dimension.high:g}{scale}"
         table.add_row(dimension.name, dimension.kind, escape(values))
     lines = [_about_source(source) for source in answer.warm_start]
     if answer.memory is not None:
         lines.append(_about_memory(answer.memory))
+    lines += map(escape, remarks)
     if lines:
         table.caption = "\n".join(lines)
         table.caption_justify = "left"
@@ -293,3 +329,11 @@ def _rules_table(title: str, entries: Iterable[RuleEntry]) -> Table:
 def in_words(size: int) -> str:
     """A number of bytes as a person says it: `17.2 GB`."""
     return ByteSize(size).human_readable(decimal=True, separator=" ")
+
+
+def in_time(seconds: float) -> str:
+    """A time as a person says it: `40 s`, `12 min`, `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"

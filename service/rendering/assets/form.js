@@ -1,5 +1,5 @@
 // Greys out parametrizations that are defined on the weights of no chosen architecture: they would be
-// searched with nothing. Without JavaScript the check says so.
+// searched with nothing. Without JavaScript the check says so. Says anew how long the study may take.
 "use strict";
 
 const architectures = [...document.querySelectorAll('input[name="architectures"]')];
@@ -19,6 +19,33 @@ for (const input of architectures) {
   input.addEventListener("change", grey);
 }
 grey();
+
+const form = document.querySelector("form.spec");
+const estimate = document.getElementById("estimate");
+const paces = JSON.parse(estimate.dataset.paces);
+
+function duration(seconds) {
+  const minutes = Math.floor(Math.round(seconds) / 60);
+  const rest = String(Math.round(seconds) % 60).padStart(2, "0");
+  return minutes < 60 ? `${minutes} min ${rest} s` : `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
+}
+
+function count(name) {
+  const field = form.elements[name];
+  return Number(field.value.trim() || field.placeholder);
+}
+
+function tell() {
+  const pace = paces[form.elements.task.value];
+  const [trials, epochs] = [count("budget:trials"), count("budget:epochs")];
+  estimate.querySelector("output").value = pace && Number.isInteger(trials) && Number.isInteger(epochs)
+    ? `about ${duration(trials * epochs * pace.seconds)} on one slot: ${trials} trials × ${epochs} epochs × ` +
+      `${Number(pace.seconds.toPrecision(2))} s, as in study “${pace.study}”`
+    : "unknown until the first trial";
+}
+
+form.addEventListener("input", tell);
+tell();
 
 // A message that was put in front is what a reader comes to first.
 document.querySelector("[autofocus]")?.focus();

@@ -32,18 +32,29 @@ def readme_table(results: Results) -> Iterator[str]:
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"
     for network in results.networks():
         yield _row(results, network, results.chosen(network), name=_name(network))
+    yield ""
+    yield _told(results)
+
+
+def _told(results: Results) -> str:
+    """What was trained, and what the intervals are of."""
+    effort = results.effort
+    seeds = len({run.seed for run in results.runs})
+    over = (
+        f"{seeds} seeds"
+        if seeds >= 3
+        else f"{results.runs[0].test_samples:,} test images, one seed"
+    )
+    return (
+        f"Trained on {effort.samples:,} images for {effort.epochs} epochs, and compressed with "
+        f"{effort.fine_tuning} epochs more. Accuracy with its 95 % interval over {over}."
+    )
 
 
 def page_tables(results: Results) -> Iterator[str]:
     """How it was measured, and a table for each network with all its members."""
-    effort = results.effort
-    seeds = len({run.seed for run in results.runs})
     yield ""
-    yield (
-        f"Measured on {results.day}. Task: {results.task}, rows. Training samples: "
-        f"{effort.samples:,}. Epochs of the original: {effort.epochs}, after compression: "
-        f"{effort.fine_tuning}. Seeds: {seeds}."
-    )
+    yield f"Measured on {results.day} with the task `{results.task}`, row by row. {_told(results)}"
     yield ""
     yield from (f"- {fact}" for fact in results.machine)
     for network in results.networks():

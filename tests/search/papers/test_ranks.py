@@ -90,3 +90,10 @@ def test_what_failed_ranks_last_and_two_that_failed_are_equal() -> None:
 def test_one_data_set_is_no_ranking() -> None:
     assert ranks_of({"x": {"a": 1.0, "b": 0.5}}) is None
     assert ranks_of({}) is None
+
+
+def test_wilcoxons_test_is_exact_for_all_sets_of_the_archive() -> None:
+    gaps = [(-1) ** (n % 3) * (n + 1) for n in range(84)]
+    found = ranks_of({str(n): {"a": gap, "b": 0.0} for n, gap in enumerate(gaps)})
+    assert found is not None
+    assert found.pairs[0].p == pytest.approx(scipy.stats.wilcoxon(gaps, method="exact").pvalue)

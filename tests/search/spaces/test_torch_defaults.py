@@ -22,7 +22,7 @@ from search.training.jobs import TrainJob
 from search.training.run import train
 from tests.search.training_cases import RecordingHooks
 
-EXAMPLE = Path(__file__).parents[3] / "deploy" / "examples" / "digits.json"
+EXAMPLE = Path(__file__).parents[3] / "deploy" / "examples" / "small_digits.json"
 PINS = {"gru.reset": "after", "rnn.activation": "tanh"}
 
 

@@ -65,7 +65,7 @@ def test_an_upload_becomes_its_container(tmp_path: Path, out: Path) -> None:
 
 
 def test_every_format_has_a_reader() -> None:
-    assert set(SUFFIXES) == {".npz", ".csv", ".tsv", ".ts"} == set(decoding.READERS)
+    assert {".npz", ".csv", ".tsv", ".ts", ".parquet"} <= set(SUFFIXES) == set(decoding.READERS)
 
 
 def test_a_refusal_reaches_the_caller_in_words(tmp_path: Path, out: Path) -> None:

@@ -120,6 +120,7 @@ class Two:
 
     def path(self, route: str, **other: str) -> str:
         path = route.replace("{rest:path}", DASHBOARD.get(route, ""))
+        path = path.replace("{path:path}", "index.md")
         values = {**self.values, "optuna": str(self.optuna), "table": "ucr", **other}
         for name, value in values.items():
             path = path.replace(f"{{{name}}}", value)
@@ -197,7 +198,7 @@ def rows_of_ours(two: Two) -> list[str]:
 
 OF_ALL = (
     *("/static/{rest:path}", "/dashboard/{rest:path}"),
-    *("/v1/papers/{table}", "/papers/{table}"),
+    *("/v1/papers/{table}", "/papers/{table}", "/help/{path:path}"),
 )
 """Routes that name what belongs to nobody."""
 

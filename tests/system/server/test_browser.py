@@ -173,8 +173,7 @@ def study(server: Server, browser: webdriver.Chrome) -> dict:
     assert browser.switch_to.active_element.get_attribute("value") == "digits"
     browser_only = browser.find_element(By.ID, "parametrizations-unitary_fft")
     assert not browser_only.is_enabled(), "it fits no architecture that is chosen"
-    fill_in(browser, "[name='space:hidden_size:low']", "64")
-    fill_in(browser, "[name='space:hidden_size:high']", "8")
+    fill_in(browser, "[name='space:hidden_size']", "64 to 8")
     fill_in(browser, "[name='budget:trials']", "8")
     fill_in(browser, "[name='budget:epochs']", "2")
     tab_to(browser, "button[value=check]")
@@ -186,9 +185,8 @@ def study(server: Server, browser: webdriver.Chrome) -> dict:
     assert "422" in refusal
     press(browser, Keys.TAB, Keys.ENTER)
     focused = "return document.querySelector(':target, :focus')?.id"
-    assert browser.execute_script(focused) == "space-hidden_size-low"
-    fill_in(browser, "[name='space:hidden_size:low']", "8")
-    fill_in(browser, "[name='space:hidden_size:high']", "32")
+    assert browser.execute_script(focused) == "space-hidden_size"
+    fill_in(browser, "[name='space:hidden_size']", "8 to 32")
     tab_to(browser, "button[value=check]")
     press(browser, Keys.ENTER)
     wait_for(browser, "This can be run", "10 candidates", "Nothing has been started")
