@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from service.client.transport.steps import Method
 from tests.references.markdown import first_paragraph, table, written_by
 
 _ALL = None
@@ -65,7 +66,7 @@ def _members(value: type) -> Iterator[tuple[str, str]]:
             if isinstance(member, property):
                 seen.add(name)
                 yield f"`.{name}`", first_paragraph(member.__doc__)
-            elif inspect.isfunction(member):
+            elif inspect.isfunction(member) or isinstance(member, Method):
                 seen.add(name)
                 yield f"`{_signature(name, member)}`", first_paragraph(member.__doc__)
 
@@ -76,6 +77,21 @@ def _signature(name: str, function: Callable[..., Any]) -> str:
     (node,) = ast.parse(source).body
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return name
+    if isinstance(function, Method):
+        # What names a study or a trial is not given to a call of its handle.
+        every = inspect.signature(inspect.unwrap(function)).parameters
+        given = inspect.signature(function).parameters
+        node.args.args = [node.args.args[0], *node.args.args[1 + len(every) - len(given) :]]
+        node.args.args[0].annotation = None
     arguments = ast.unparse(node.args).removeprefix("self, ").removeprefix("self")
-    answer = "" if node.returns is None else f" -> {ast.unparse(node.returns)}"
+    answer = "" if node.returns is None else f" -> {_answer(ast.unparse(node.returns))}"
     return f"{name}({arguments}){answer}"
+
+
+def _answer(returned: str) -> str:
+    """What a caller gets of a call that is described by its steps."""
+    for described, answered in (("Steps[", ""), ("Stream[", "Iterator[")):
+        if returned.startswith(described):
+            given = returned.removeprefix(described).removesuffix("" if answered else "]")
+            return answered + given.lstrip("_")
+    return returned.lstrip("_")
