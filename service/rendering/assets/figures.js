@@ -76,7 +76,8 @@ function keepZoom(box, layout) {
   sent.set(box, {});
   for (const [name, axis] of Object.entries(layout).filter(([key]) => /^[xy]axis\d*$/.test(key))) {
     const title = axis.title?.text;
-    sent.get(box)[name] = { title, range: axis.range };
+    // A copy: Plotly writes a zoom into the very list that it was given.
+    sent.get(box)[name] = { title, range: axis.range && [...axis.range] };
     const now = box.layout?.[name];
     const last = before[name];
     if (now === undefined || last === undefined || last.title !== title) {
