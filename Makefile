@@ -128,7 +128,7 @@ wheel-check: $(VENV)/installed-test  ## Build the wheel, install it elsewhere, s
 
 docs: $(VENV)/installed-test  ## Build the documentation as a site, in dist/docs
 	@$(BIN)/python $(PIP_QUIET) -e '.[docs]'
-	@$(BIN)/zensical build --strict
+	@$(BIN)/zensical build --strict -f .zensical.toml
 
 references: $(VENV)/installed-test  ## Write the reference pages from the code
 	@$(BIN)/python -m tests.references
