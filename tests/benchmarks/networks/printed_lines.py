@@ -42,7 +42,9 @@ def printed_lines(folder: Path | None, count: int = LINES) -> Case:
         "turned by up to 2 degrees, with noise; 48 by 320 pixels",
         trials=40,
         wanted=Wanted(ratio=7, decided=0.75, rough_ratio=8.9),
-        further=Further(left=0.59, how=FineTune(epochs=8, batch_size=4, learning_rate=5e-4), decided=0.93),
+        further=Further(
+            left=0.59, how=FineTune(epochs=8, batch_size=4, learning_rate=5e-4), decided=0.93
+        ),
     )
 
 
