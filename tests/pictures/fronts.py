@@ -55,7 +55,7 @@ def figure(theme: Theme) -> Json:
             finished_at=None,
             architecture=run.cell,
             parametrization="dense" if run.form == ORIGINAL else run.form.partition(",")[0],
-            dense_parameters=None,
+            dense_parameters=found.of(run.network, ORIGINAL)[0].parameters,
             throughput_ratio=None,
             latency_p50=None,
             latency_p99=None,
