@@ -35,6 +35,7 @@ from inspect import signature
 from typing import Any, cast
 
 from search.linux import show_title, shown_memory
+from search.pandas_import import keep_pandas_out
 
 PROGRAMS = frozenset(
     {
@@ -351,6 +352,8 @@ def _show_environment(environment: Mapping[str, str]) -> None:
 def _main() -> None:
     from importlib import import_module
 
+    # As the server itself does before it forks.
+    keep_pandas_out()
     for module in _IMPORTED:
         import_module(module)
     threads = len(os.listdir("/proc/self/task"))

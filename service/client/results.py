@@ -88,9 +88,36 @@ class ResultCalls(FileCalls):
         return (yield from self.ask(FigureJson, "GET", path, params=query))
 
     @call
-    def study_report(self, study_id: str) -> Steps[str]:
-        """The study as one HTML page that needs nothing else: plots, tables, circumstances."""
-        return (yield from self._text(f"{study_path(study_id)}/report"))
+    def compared_fronts(
+        self,
+        study_ids: Iterable[str],
+        *,
+        theme: Theme = "light",
+        x: str | None = None,
+        y: str | None = None,
+    ) -> Steps[FigureJson]:
+        """The fronts of up to 6 studies over the same two objectives, for Plotly.
+
+        Args:
+            study_ids: the studies, of one metric.
+            theme: colours for a light or a dark page.
+            x: the objective across; by default the server's choice.
+            y: the objective up; by default quality.
+
+        Raises:
+            Refused: their metrics differ, or one of them is not there.
+        """
+        query = {"studies": ",".join(study_ids), **figure_query(theme, (), {"x": x, "y": y})}
+        return (yield from self.ask(FigureJson, "GET", "/v1/figures/compare", params=query))
+
+    @call
+    def study_report(self, study_id: str, *, plain: bool = False) -> Steps[str]:
+        """The study as one HTML page that needs nothing else: plots, tables, circumstances.
+
+        A plain one has tables alone.
+        """
+        path = f"{study_path(study_id)}/report"
+        return (yield from self._text(path, **({"plain": "true"} if plain else {})))
 
     @call
     def bundle(

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 from fastapi import FastAPI
 
+from search.pandas_import import keep_pandas_out
 from service.app import close_streams, create_app
 from service.auth.listeners import SocketIsTaken, tcp_listener, unix_listener
 from service.auth.origins import check_address
@@ -68,6 +69,7 @@ def run_api(
     check_address(host, settings.database_url)
     allow_open_files(settings.connections)
     tracer.keep_out()
+    keep_pandas_out()
     with ExitStack() as held:
         if listener is None:
             listener = held.enter_context(tcp_listener(settings.host, settings.port))

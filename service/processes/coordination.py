@@ -13,6 +13,7 @@ from search.dispatch.coordinator import Coordinator, Folders
 from search.fronts.front_exports import FrontExports
 from search.fronts.retention import Retention
 from search.measuring.measurement_lock import lock_folder
+from search.pandas_import import keep_pandas_out
 from search.running.store_watch import StoreWatch
 from service.data_dir.artifact_store import open_artifacts
 from service.data_dir.locks import hold
@@ -54,6 +55,7 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
         ExecutorError: the executor needs what is not installed.
     """
     tracer.keep_out()
+    keep_pandas_out()
     # Optuna prints by itself unless told otherwise; its words go where all others go.
     optuna.logging.disable_default_handler()
     optuna.logging.enable_propagation()

@@ -27,6 +27,7 @@ from sqlalchemy.orm import configure_mappers
 
 from search.agents.forking.environment import PRELOAD
 from search.linux import die_with_parent
+from search.pandas_import import keep_pandas_out
 from service.auth.listeners import own_socket, tcp_listener, unix_listener
 from service.auth.origins import check_address
 from service.data_dir.artifact_store import check_artifacts
@@ -153,6 +154,7 @@ def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None
 def _preload(stopping: _StopSignals) -> None:
     """Import what the children need, once; what was imported stays, and its pages are shared."""
     os.environ.update(PRELOAD)
+    keep_pandas_out()
     # Looking for garbage at each 700 objects takes a second; without, what it leaves between what
     # stays makes pages that no child can share for long.
     thresholds = gc.get_threshold()

@@ -27,6 +27,23 @@ def test_the_api_and_the_coordinator_start_without_tracers_and_forests() -> None
     assert not {*_HEAVY} & {*imported.stdout.split()}
 
 
+def test_a_servers_process_does_without_pandas_where_it_is_installed() -> None:
+    program = """
+import sys
+from search.pandas_import import keep_pandas_out
+keep_pandas_out()
+keep_pandas_out()
+import service.processes.dashboard
+from sklearn.ensemble import RandomForestRegressor
+RandomForestRegressor(n_estimators=2).fit([[0.0], [1.0]], [0.0, 1.0]).predict([[0.5]])
+print({"pandas", "pyarrow"} & set(sys.modules), "sklearn" in sys.modules)
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert answer.stdout.strip() == "set() True"
+
+
 def test_the_dashboard_starts_without_torch() -> None:
     program = "import sys, service.processes.dashboard; print('torch' in sys.modules)"
     answer = subprocess.run(

@@ -16,6 +16,7 @@ from search.agents import slot_process
 from search.agents.executor import AttemptTicket
 from search.agents.forking.loop import connect, serve
 from search.errors import ExecutorError
+from search.pandas_import import keep_pandas_out
 
 
 def run_slot(first: AttemptTicket, pipe: Connection) -> int:
@@ -37,6 +38,7 @@ def before_the_first_slot() -> None:
 
 def serve_attempts(pipe: Connection) -> None:
     """Fork a slot's process for each request that comes through a pipe, until it ends."""
+    keep_pandas_out()
     if torch.cuda.is_initialized():
         raise ExecutorError(
             "CUDA is initialised in the fork server: something that it imported used it, "

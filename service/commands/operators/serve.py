@@ -147,6 +147,10 @@ def migrate(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None
 def dashboard() -> None:
     """Serve Optuna's dashboard, read-only, on its socket."""
     settings = _begin("dashboard", None)
+    from search.pandas_import import keep_pandas_out
+
+    # Before the dashboard's own imports.
+    keep_pandas_out()
     from service.processes.dashboard import run_dashboard
 
     run_dashboard(settings)

@@ -64,6 +64,8 @@ CALLS: Mapping[tuple[str, str], Call] = {
     ("post", f"{_STUDY}/resume"): lambda given: given.client.resume(given.study),
     ("post", f"{_STUDY}/cancel"): lambda given: given.client.cancel(given.study),
     ("get", f"{_STUDY}/front"): lambda given: given.client.front(given.study),
+    ("get", f"{_STUDY}/figures/{{name}}"): lambda given: given.client.figure(given.study, "front"),
+    ("get", "/v1/figures/compare"): lambda given: given.client.compared_fronts([given.study]),
     ("get", f"{_STUDY}/bundle"): lambda given: given.client.bundle(
         given.study, given.folder / "front.zip"
     ),

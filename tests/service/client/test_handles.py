@@ -275,7 +275,7 @@ def test_figures_are_plotlys_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_plots_are_those_of_the_pages(url: str, study: Study) -> None:
-    paths = httpx2.get(f"{url}/openapi.json").json()["paths"]
+    paths = httpx2.get(f"{url}/openapi.json", timeout=300).json()["paths"]
     if not any("/figures/{name}" in path for path in paths):
         pytest.skip("the server makes no figures")
     front: Any = study.plot_front(theme="dark", trials=[0])

@@ -30,7 +30,9 @@ def test_the_notebook_runs(server: Server, tmp_path: Path, monkeypatch: pytest.M
         notebook.cells = [cell for cell in notebook.cells if ".plot_" not in cell.source]
     shutil.copy(ROOT / "service" / "reflectory_module.py", tmp_path / "reflectory.py")
     environment = {
-        "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
+        "PYTHONPATH": os.pathsep.join(
+            filter(None, (str(tmp_path), str(ROOT), os.environ.get("PYTHONPATH")))
+        ),
         "REFLECTORY_SERVER": str(server.http.base_url),
         "REFLECTORY_EXAMPLE_FOLDER": str(tmp_path),
         "REFLECTORY_EXAMPLE_EPOCHS": "6",
