@@ -210,7 +210,13 @@ def _texts() -> dict[str, str]:
         *sorted((ROOT / "deploy").rglob("*.md")),
         *sorted((ROOT / "service/rendering/templates").iterdir()),
     ]
-    texts = {str(path.relative_to(ROOT)): path.read_text() for path in paths}
+    # What a template computes by is no word that anybody reads.
+    texts = {
+        str(path.relative_to(ROOT)): re.sub(
+            r"{[{%#].*?[}%#]}", "", path.read_text(), flags=re.DOTALL
+        )
+        for path in paths
+    }
     return texts | {"--help": all_help()}
 
 

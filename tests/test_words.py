@@ -59,7 +59,13 @@ def texts() -> Mapping[str, str]:
         *pages(),
         *sorted((ROOT / "service/rendering/templates").glob("*.html")),
     ]
-    found = {str(path.relative_to(ROOT)): path.read_text() for path in paths}
+    # What a template computes by is no word that anybody reads.
+    found = {
+        str(path.relative_to(ROOT)): re.sub(
+            r"{[{%#].*?[}%#]}", "", path.read_text(), flags=re.DOTALL
+        )
+        for path in paths
+    }
     return found | {"--help": all_help()}
 
 

@@ -3,14 +3,19 @@
 import ast
 import importlib
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from service.client.transport.steps import Method
 from tests.references.markdown import first_paragraph, table, written_by
 
 _ALL = None
+
+_PLUMBING = {"perform", "give", "ask", "pages", "of", "place", "taken", "model_post_init"}
+"""What calls are made of."""
+_GIVES = (("Steps", ""), ("Stream", "Iterator"))
+"""What the source of a call says that it gives, and what its caller gets."""
 
 _PLACES: Mapping[str, Sequence[str] | None] = {
     "service.client": _ALL,
@@ -43,7 +48,10 @@ def _entry(name: str, value: Any) -> Iterator[str]:
     if inspect.isclass(value):
         yield first_paragraph(value.__doc__)
         rows = list(_members(value))
-        if rows:
+        if name.startswith("Async"):
+            yield ""
+            yield f"It has the calls of `{name.removeprefix('Async')}`, to be awaited."
+        elif rows:
             yield ""
             yield from table(("call", "does"), rows)
     elif callable(value):
@@ -61,37 +69,39 @@ def _members(value: type) -> Iterator[tuple[str, str]]:
         if one.__module__.split(".")[0] not in ("service", "models", "search", "storage"):
             continue
         for name, member in vars(one).items():
-            if name.startswith("_") or name in seen:
+            if name.startswith("_") or name in seen | _PLUMBING:
                 continue
             if isinstance(member, property):
                 seen.add(name)
                 yield f"`.{name}`", first_paragraph(member.__doc__)
-            elif inspect.isfunction(member) or isinstance(member, Method):
+            elif inspect.isfunction(member) or hasattr(member, "__wrapped__"):
                 seen.add(name)
-                yield f"`{_signature(name, member)}`", first_paragraph(member.__doc__)
+                # What a handle knows of itself is no argument of its calls.
+                known = getattr(member, "_named_by", 0)
+                text = _signature(name, member, known=known)
+                yield f"`{text}`", first_paragraph(member.__doc__)
 
 
-def _signature(name: str, function: Callable[..., Any]) -> str:
-    """As the source has it, on one line: the same for all versions of Python."""
+def _given(written: str) -> str:
+    """What a caller gets of a call, whose source says what its steps give."""
+    for steps, given in _GIVES:
+        if match := re.fullmatch(rf"{steps}\[(.+)\]", written):
+            written = f"{given}[{match[1]}]" if given else match[1]
+    # A type variable is named after what it stands for.
+    return re.sub(r"\b_(?=[A-Z][a-z])", "", written)
+
+
+def _signature(name: str, function: Callable[..., Any], *, known: int = 0) -> str:
+    """As the source has it, on one line, without the arguments that are known.
+
+    It is the same for all versions of Python.
+    """
     source = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
     (node,) = ast.parse(source).body
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return name
-    if isinstance(function, Method):
-        # What names a study or a trial is not given to a call of its handle.
-        every = inspect.signature(inspect.unwrap(function)).parameters
-        given = inspect.signature(function).parameters
-        node.args.args = [node.args.args[0], *node.args.args[1 + len(every) - len(given) :]]
-        node.args.args[0].annotation = None
-    arguments = ast.unparse(node.args).removeprefix("self, ").removeprefix("self")
-    answer = "" if node.returns is None else f" -> {_answer(ast.unparse(node.returns))}"
+    if node.args.args and node.args.args[0].arg in ("self", "cls"):
+        del node.args.args[: 1 + known]
+    arguments = ast.unparse(node.args)
+    answer = "" if node.returns is None else f" -> {_given(ast.unparse(node.returns))}"
     return f"{name}({arguments}){answer}"
-
-
-def _answer(returned: str) -> str:
-    """What a caller gets of a call that is described by its steps."""
-    for described, answered in (("Steps[", ""), ("Stream[", "Iterator[")):
-        if returned.startswith(described):
-            given = returned.removeprefix(described).removesuffix("" if answered else "]")
-            return answered + given.lstrip("_")
-    return returned.lstrip("_")
