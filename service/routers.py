@@ -7,7 +7,8 @@ from service.api.dashboard import routes as dashboard
 from service.api.datasets import routes as datasets
 from service.api.devices import routes as devices
 from service.api.events import routes as events
-from service.api.fronts import routes as figures
+from service.api.figures import routes as figures
+from service.api.fronts import routes as fronts
 from service.api.health import routes as health
 from service.api.keys import routes as keys
 from service.api.metrics import routes as metrics
@@ -17,17 +18,19 @@ from service.api.quotas import routes as quota
 from service.api.studies import routes as studies
 from service.api.trials import routes as trials
 from service.api.webhooks import routes as webhooks
-from service.pages import compare, login, study_edits
-from service.pages import devices as device_pages
+from service.pages import assets, login
 from service.pages import form as form_pages
-from service.pages import overview as pages
-from service.pages import papers as paper_pages
 from service.pages import report as reports
 from service.pages import studies as study_pages
-from service.pages import uploads as upload_pages
+from service.pages.lists import compare, study_edits
+from service.pages.lists import devices as device_pages
+from service.pages.lists import overview as pages
+from service.pages.lists import papers as paper_pages
+from service.pages.lists import uploads as upload_pages
 
 ROUTERS = (
     studies.router,
+    fronts.router,
     figures.router,
     reports.router,
     trials.router,
@@ -45,6 +48,7 @@ ROUTERS = (
     metrics.router,
     workers.router,
     login.router,
+    assets.router,
     pages.router,
     compare.router,
     device_pages.router,

@@ -12,15 +12,17 @@ from typing import Any, TypeVar
 from sqlalchemy.orm import Session
 
 from search.fronts import pareto
+from search.fronts.all_trials import AllTrials
 from search.fronts.complete_trials import CompleteTrials
 from search.fronts.dominance import on_front
 from search.fronts.hypervolumes import Growth, HypervolumePoint
 from search.fronts.importance import Importance, Importances
 from search.fronts.pareto import Front, hypervolume, objective_infos
+from search.fronts.recommendation import MAX_QUALITY_LOSS
 from search.studies import Objective, StudySpec
 from storage.records import StudyRecord, TrialRecord
 from storage.repositories.tallies import Tallies, Tally
-from storage.repositories.trial_summaries import TrialSummary
+from storage.repositories.trial_summaries import ShownTrial, TrialSummary
 
 _T = TypeVar("_T")
 
@@ -47,6 +49,7 @@ class Figures:
         self._lock = threading.Lock()
         self._known: OrderedDict[Hashable, Future[Any]] = OrderedDict()
         self._complete = CompleteTrials()
+        self._all = AllTrials()
         self._growth = Growth()
         self._importances = Importances()
 
@@ -61,20 +64,30 @@ class Figures:
         *,
         objectives: Sequence[Objective] | None = None,
         latest: bool = False,
+        max_quality_loss: float = MAX_QUALITY_LOSS,
     ) -> Front:
         """The front over the objectives asked for, or the study's own, see `pareto.front`."""
         wanted = None if objectives is None else tuple(objectives)
         return self._once(
             study,
-            ("front", wanted, latest),
+            ("front", wanted, latest, max_quality_loss),
             lambda: pareto.front(
-                session, study, objectives=wanted, latest=latest, complete=self._complete
+                session,
+                study,
+                objectives=wanted,
+                latest=latest,
+                max_quality_loss=max_quality_loss,
+                complete=self._complete,
             ),
         )
 
     def complete(self, session: Session, study: StudyRecord) -> Sequence[TrialSummary]:
         """Summaries of all complete trials, by number: what a plot shows beside the front."""
         return self._complete.summaries(session, study)
+
+    def trials(self, session: Session, study: StudyRecord) -> Sequence[ShownTrial]:
+        """All trials by number, in whatever state; how far they have trained may be out of date."""
+        return self._all.of(session, study)
 
     def records(
         self, session: Session, study: StudyRecord, numbers: Collection[int]

@@ -13,9 +13,12 @@ from models.parametrizations import Dense
 from models.spec import Spec, kind_of
 from search.documents.fronts import ObjectiveInfo
 from search.documents.objectives import OBJECTIVE_KINDS, ObjectiveKind
+from search.documents.recommendations import Recommendation
 from search.exports import file_sizes, missing_files
 from search.fronts.complete_trials import CompleteTrials
 from search.fronts.dominance import Values, front_of, on_front, value_of, values_of, with_quality
+from search.fronts.noise import noise_of
+from search.fronts.recommendation import MAX_QUALITY_LOSS, Candidate, cost_of, recommend
 from search.graphs.metrics import Agreement
 from search.graphs.network_trial import BITS, NETWORK, WHOLE
 from search.studies import OBJECTIVES, Objective, OverSeeds, Qualities, StudySpec
@@ -96,6 +99,8 @@ class Front(Spec):
     """Why points have fewer seeds than `confirm` asks for; null where all have theirs."""
     original: OriginalPoint | None
     """What a study compresses, once it was measured; null for one that compresses nothing."""
+    recommendation: Recommendation | None
+    """Which points are worth a look; null while there is none."""
     points: tuple[FrontPoint, ...]
 
 
@@ -170,12 +175,14 @@ def front(
     *,
     objectives: Sequence[Objective] | None = None,
     latest: bool = False,
+    max_quality_loss: float = MAX_QUALITY_LOSS,
     complete: CompleteTrials | None = None,
 ) -> Front:
     """The front of a study as it stands, over the objectives asked for or the study's own.
 
     With `latest`, each shape's throughput is its newest record on the device that the search
-    measured it on, in place of the one that the search went by. `complete` remembers trials.
+    measured it on, in place of the one that the search went by. `max_quality_loss` is that of the
+    recommendation. `complete` remembers trials.
     """
     complete = complete or CompleteTrials()
     spec = StudySpec.model_validate(study.spec)
@@ -220,6 +227,12 @@ def front(
             [over[trial.number] for trial in points if trial.origin != TrialOrigin.ORIGINAL],
         ),
         original=_original(spec, original, records, on_front=over.keys()),
+        recommendation=recommend(
+            _candidates(points, over, cost_of(infos)),
+            infos,
+            noise=noise_of(spec.task),
+            max_quality_loss=max_quality_loss,
+        ),
         points=tuple(
             _point(
                 trial,
@@ -233,6 +246,24 @@ def front(
             for trial in points
         ),
     )
+
+
+def _candidates(
+    points: Sequence[TrialSummary],
+    over: Mapping[int, OverSeeds | None],
+    cost: Objective | None,
+) -> list[Candidate]:
+    """The points that have a quality and a cost."""
+    if cost is None:
+        return []
+    return [
+        Candidate(trial.number, quality, size, seeds.interval if seeds else None)
+        for trial in points
+        for quality, size, seeds in [
+            (value_of(trial, "quality"), value_of(trial, cost), over[trial.number])
+        ]
+        if quality is not None and size is not None
+    ]
 
 
 def _by_mean(

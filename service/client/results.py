@@ -1,9 +1,12 @@
 """What a study found, from the client: its front, its figures, its files."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
+from urllib.parse import quote
 
 from search.documents.fronts import HypervolumePoint, Importance
+from service.api.figures.schemas import FigureDocument
 from service.api.fronts.schemas import FrontDocument
 from service.api.paths import study_path
 from service.client.downloaded import DownloadedBundle
@@ -45,9 +48,30 @@ class ResultCalls(FileCalls):
         """How the hypervolume of the front grew, from change to change."""
         return self._ask(list[HypervolumePoint], "GET", f"{study_path(study_id)}/hypervolume")
 
-    def study_report(self, study_id: str) -> str:
-        """The study as one HTML page that needs nothing else: plots, tables, circumstances."""
-        return self._text(f"{study_path(study_id)}/report")
+    def study_report(self, study_id: str, *, plain: bool = False) -> str:
+        """The study as one HTML page that needs nothing else: figures, tables, circumstances.
+
+        A plain one has tables alone, and no script.
+        """
+        return self._text(f"{study_path(study_id)}/report", plain=str(plain).lower())
+
+    def figure(self, study_id: str, name: str, **options: str) -> FigureDocument:
+        """A figure of a study as the pages draw it, for Plotly; `options` are the route's own.
+
+        Raises:
+            Refused: there is no such figure; the problem names those that there are.
+        """
+        path = f"{study_path(study_id)}/figures/{quote(name, safe='')}"
+        return self._ask(FigureDocument, "GET", path, params=options)
+
+    def compare_figure(self, study_ids: Sequence[str], **options: str) -> FigureDocument:
+        """The fronts of up to six studies in one figure, for Plotly.
+
+        Raises:
+            Refused: a study is not there, or their metrics differ.
+        """
+        params = {"studies": ",".join(study_ids), **options}
+        return self._ask(FigureDocument, "GET", "/v1/figures/compare", params=params)
 
     def bundle(
         self, study_id: str, out: Path, *, told: ToldProgress | None = None

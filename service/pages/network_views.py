@@ -7,9 +7,8 @@ from search.graphs.metrics import Agreement
 from search.graphs.model_outputs import ModelOutputs
 from search.studies.spec import StudySpec
 from service.api.fronts.schemas import FrontDocument
+from service.figures.references import references_of
 from service.rendering.network_view import NetworkView
-from service.rendering.plots.front_plot import OF_MODELS, OF_NETWORKS, PlotWords
-from service.rendering.plots.references import references_of
 from storage.records import StudyRecord
 from storage.repositories.trials import Trials
 from storage.repositories.uploads import Datasets
@@ -35,8 +34,3 @@ def network_view(
         },
         references=references_of(study),
     )
-
-
-def plot_words(network: NetworkView | None) -> PlotWords:
-    """What marks of a study's front stand for."""
-    return OF_MODELS if network is None else OF_NETWORKS

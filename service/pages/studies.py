@@ -8,24 +8,28 @@ from sqlalchemy.orm import Session
 
 from search.graphs.model_outputs import ModelOutputs
 from search.studies.spec import StudySpec
+from service.api.figures.gathering import (
+    Asked,
+    dimensions_on_front,
+    infos_by_name,
+    shown_study,
+)
 from service.api.folders import FolderMaker
 from service.api.fronts.documents import front_document
-from service.api.fronts.schemas import FrontDocument
 from service.api.resources import Held, Resources
 from service.api.studies.documents import study_document
 from service.api.studies.routes import cancel_study, pause_study, resume_study
 from service.api.trials.documents import trial_detail, trial_document
 from service.api.trials.reports import conversion_of
 from service.api.trials.routes import Number, measure_trial
+from service.figures.importance import ranked_dimensions
 from service.pages.html import page_response
-from service.pages.network_views import network_view, plot_words
-from service.pages.report import infos_by_name, region_words, spec_to_send
-from service.rendering.plots.curves import MOST_CURVES, panels
-from service.rendering.plots.front_plot import front_plot
-from service.rendering.plots.growth import growth
+from service.pages.network_views import network_view
+from service.pages.report import region_words, spec_to_send
+from service.pages.trial_table import trial_table
 from service.rendering.study_view import Choice, StudyView
 from service.rendering.trial_files import trial_files
-from storage.records import StudyRecord, TrialState
+from storage.records import StudyRecord
 from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
@@ -87,7 +91,6 @@ def trial_page(study_id: str, number: Number, held: Held) -> HTMLResponse:
             model=model,
             conversion=conversion_of(held.database, held.store, study_id, number),
             epochs=epochs,
-            panels=panels({number: epochs}, metric=spec.task.metric.name),
             files=trial_files(trial, detail),
         )
     )
@@ -107,69 +110,33 @@ def _to_study(study_id: str) -> RedirectResponse:
 def _view(session: Session, held: Resources, study: StudyRecord, choice: Choice) -> StudyView:
     spec = StudySpec.model_validate(study.spec)
     infos = infos_by_name(spec)
-    document = study_document(session, study, held.figures)
-    front = front_document(study.id, held.figures.front(session, study))
-    network = network_view(session, study, spec, front)
-    x, y = choice.axes(infos)
-    trials = Trials(session)
-    page = trials.ranked(
-        study.id,
-        by=choice.sort,
-        descending=choice.order == "down",
-        limit=choice.limit + 1,
-        offset=choice.offset,
-        state=choice.state,
-    )
-    shown = choice.trials or _worth_a_curve(session, study.id, front)
-    known = {number: trial for number in shown if (trial := trials.find(study.id, number))}
-    histories = {number: Metrics(session).curve(study.id, number) for number in sorted(known)}
-    changes = held.figures.hypervolumes(session, study)
+    found = held.figures.front(session, study)
+    front = front_document(study.id, found)
     importance = held.figures.importance(session, study)
+    known = [one for one in importance.objectives if one.dimensions]
+    pinned = Trials(session).numbered(study.id, choice.pinned)
     return StudyView(
-        study=document,
+        study=study_document(session, study, held.figures),
         spec=spec_to_send(spec),
         model=UploadedModels(session).of_study(study.spec),
-        network=network,
+        network=network_view(session, study, spec, front),
         front=front,
         region=region_words(spec),
         infos=infos,
         choice=choice,
-        axes=(x, y),
-        plot=front_plot(
-            held.figures.complete(session, study),
-            frozenset(point.trial for point in front.points),
-            infos=infos,
-            x=x,
-            y=y,
-            presets=dict(enumerate(spec.presets)),
-            region=spec.region,
-            words=plot_words(network),
-            references=() if network is None else network.references,
+        axes=shown_study(Asked(session, study, held.figures)).axes(choice.x, choice.y),
+        growth=held.figures.hypervolumes(session, study),
+        importance=known,
+        ranked=ranked_dimensions(known, dimensions_on_front(found)),
+        table=trial_table(
+            session,
+            study,
+            held.figures.trials(session, study),
+            choice,
+            metric=infos["quality"].metric,
+            on_front=frozenset(point.trial for point in front.points),
         ),
-        growth=growth(changes, epochs_trained=document.progress.epochs_trained),
-        panels=panels(histories, metric=infos["quality"].metric),
-        curves={
-            number: f"{known[number].architecture} × {known[number].parametrization}"
-            for number, rows in histories.items()
-            if rows
-        },
-        importance=[one for one in importance.objectives if one.dimensions],
-        trials=[trial_document(trial, (), spec.region) for trial in page[: choice.limit]],
-        has_more=len(page) > choice.limit,
+        pinned=[trial_document(trial, (), spec.region) for trial in pinned],
         last_event=study.last_event,
         is_waiting=study.ending is not None and not study.state.has_ended,
     )
-
-
-def _worth_a_curve(session: Session, study_id: str, front: FrontDocument) -> list[int]:
-    """The trials that are at work, and the best of the front."""
-    running = [
-        trial.number for trial in Trials(session).summaries(study_id, TrialState.RUNNING)[-2:]
-    ]
-    known = [point for point in front.points if point.values.quality is not None]
-    directions = {info.name: info.direction for info in front.objectives}
-    known.sort(
-        key=lambda point: point.values.quality or 0.0,
-        reverse=directions.get("quality") == "maximize",
-    )
-    return [*running, *(point.trial for point in known)][:MOST_CURVES]

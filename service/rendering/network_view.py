@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from search.graphs.metrics import AnyMetric
 from search.graphs.model_outputs import ModelOutputs
-from service.rendering.network_words import SHORT_FORMS
-from service.rendering.plots.references import Reference
+from service.figures.references import Reference
+from service.figures.shown import NETWORK_FORMS
 from storage.records import DatasetRecord
 
 
@@ -30,7 +30,7 @@ class NetworkView:
     @property
     def forms(self) -> Mapping[str, str]:
         """What trials are called, by what stands where others have a parametrization."""
-        return SHORT_FORMS
+        return NETWORK_FORMS
 
     def times_smaller(self, size: float | None) -> float | None:
         """How many times smaller a file is than the original's."""

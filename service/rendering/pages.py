@@ -1,5 +1,6 @@
 """Our pages, rendered from their templates."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from datetime import UTC, datetime
@@ -29,19 +30,18 @@ from service.api.models.schemas import (
 from service.api.studies.schemas import StudyDocument
 from service.api.trials.reports import TrialReport
 from service.api.trials.schemas import TrialDetail
+from service.figures.shown import NETWORK_FORMS
 from service.http.problem_document import Problem
 from service.rendering.comparison import Comparison
 from service.rendering.compressed_page import CompressedPage
-from service.rendering.estimate import Estimate
 from service.rendering.filters import FILTERS
-from service.rendering.form_fields import FormFields
-from service.rendering.goals import FEW_PARAMETERS, GOALS, Goal
-from service.rendering.network_words import SHORT_FORMS
-from service.rendering.plots.colours import SERIES
-from service.rendering.plots.curves import Panel
-from service.rendering.plots.series import series_plot
-from service.rendering.range_text import usual_text
-from service.rendering.spec_form import Values, touched
+from service.rendering.form.estimate import Estimate
+from service.rendering.form.form_fields import FormFields
+from service.rendering.form.goals import FEW_PARAMETERS, GOALS, Goal
+from service.rendering.form.range_text import usual_text
+from service.rendering.form.spec_form import Values, touched
+from service.rendering.plotly_bundle import plotly_bundle
+from service.rendering.series import SERIES, series_plot
 from service.rendering.study_report import StudyReport
 from service.rendering.study_view import StudyView
 from service.rendering.trial_files import TrialFile
@@ -52,6 +52,9 @@ ASSETS = Path(__file__).parent / "assets"
 
 MOST_COMPARED = 6
 """How many studies one page compares."""
+
+REPORT_SCRIPT = (ASSETS / "report.js").read_text(encoding="utf-8")
+"""What draws the figures of a report, inside it."""
 
 _DATASET_PAGES: Mapping[str, str] = {"samples": "dataset.html", "arrays": "arrays.html"}
 _DATASET_CELLS: Mapping[str, str] = {
@@ -80,7 +83,8 @@ class Pages:
         self._logged_in = False
         self._environment = _templates()
         # Ours, and so no text to be escaped.
-        self._style = Markup((ASSETS / "style.css").read_text(encoding="utf-8"))
+        sheets = (ASSETS / name for name in ("style.css", "explorer.css"))
+        self._style = Markup("\n".join(sheet.read_text(encoding="utf-8") for sheet in sheets))
 
     def of(self, *, logged_in: bool) -> Self:
         """The same templates for a reader who is logged in, or is not."""
@@ -161,7 +165,6 @@ class Pages:
         model: UploadedModelRecord | None,
         conversion: ConversionReport | None,
         epochs: Sequence[MetricRecord],
-        panels: Sequence[Panel],
         files: Iterable[TrialFile],
     ) -> str:
         """One trial of a study.
@@ -177,7 +180,6 @@ class Pages:
             model: the uploaded model that the study compresses, unless it is gone.
             conversion: what that lost when it became the trial's.
             epochs: its learning curve.
-            panels: the plots of that.
             files: what can be downloaded of it, and what cannot.
         """
         return self._render(
@@ -186,14 +188,13 @@ class Pages:
             trial=trial,
             metric=metric,
             compressed=compressed,
-            forms=SHORT_FORMS,
+            forms=NETWORK_FORMS,
             baseline="original" if is_network else "dense baseline",
             region=region,
             preset=preset,
             model=model,
             conversion=conversion,
             epochs=epochs,
-            panels=panels,
             files=list(files),
             bits=_bits(trial.spec),
         )
@@ -254,7 +255,16 @@ class Pages:
     def study_report(self, report: StudyReport) -> str:
         """A study as one self-contained file."""
         template = "study_report.html" if report.network is None else "network_study_report.html"
-        return self._render(template, report=report, style=self._style, now=datetime.now(UTC))
+        return self._render(
+            template,
+            report=report,
+            style=self._style,
+            # Not executed, and so no script to the policy; nothing in it ends the element.
+            figures=Markup(_json_of(report)),
+            bundle=Markup(plotly_bundle().script) if report.figures else "",
+            script=Markup(REPORT_SCRIPT),
+            now=datetime.now(UTC),
+        )
 
     def datasets(
         self,
@@ -345,6 +355,12 @@ class Pages:
         return self._environment.get_template(template).render(**known)
 
 
+def _json_of(report: StudyReport) -> str:
+    """A report's figures as JSON that can stand in an element of a page."""
+    found = [figure.themes for figure in report.figures]
+    return json.dumps(found, separators=(",", ":")).replace("<", "\\u003c")
+
+
 def _bits(spec: Mapping[str, Any]) -> int:
     """Of each stored number of a trial's matrices; those of a network have each layer's own."""
     match spec.get("model"):
@@ -379,4 +395,5 @@ def _templates() -> Environment:
     )
     environment.filters |= {**FILTERS, "usual_text": usual_text}  # pyright: ignore[reportUnknownMemberType]
     environment.globals["colours"] = SERIES  # pyright: ignore[reportUnknownMemberType]
+    environment.globals["plotly"] = plotly_bundle()  # pyright: ignore[reportUnknownMemberType]
     return environment

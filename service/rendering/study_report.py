@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from search.documents.fronts import HypervolumePoint
 from search.fronts.importance import ObjectiveImportance
 from search.fronts.pareto import ObjectiveInfo
 from service.api.fronts.schemas import FrontDocument, PointDocument
 from service.api.studies.schemas import StudyDocument
+from service.figures.importance import RankedDimension
+from service.figures.style import Json, Theme
 from service.rendering.network_view import NetworkView
-from service.rendering.plots.front_plot import FrontPlot
-from service.rendering.plots.growth import Growth
 from storage.records import TrialRecord, TrialState, UploadedModelRecord
 
 
@@ -32,6 +33,14 @@ class CameToNothing:
     """The first of them."""
 
 
+@dataclass(frozen=True)
+class ReportFigure:
+    """A figure in each theme: who reads the file may have either."""
+
+    title: str
+    themes: Mapping[Theme, Json]
+
+
 @dataclass(frozen=True, kw_only=True)
 class StudyReport:
     """One study as its report tells it, all of one transaction."""
@@ -47,14 +56,16 @@ class StudyReport:
     region: str
     """Which values interest, in words; empty where all do."""
     metric: str
-    plots: tuple[FrontPlot, ...]
-    """One for each pair of the objectives."""
+    figures: tuple[ReportFigure, ...]
+    """Empty in a plain report."""
     best: tuple[tuple[ObjectiveInfo, PointDocument], ...]
     circumstances: tuple[Mapping[str, Any], ...]
     """Those that measurements of the front were made in; one, unless devices were mixed."""
     measured: tuple[Measured, ...]
     came_to_nothing: tuple[CameToNothing, ...]
-    growth: Growth | None
+    growth: Sequence[HypervolumePoint]
     importance: Sequence[ObjectiveImportance]
+    ranked: Sequence[RankedDimension]
+    """The dimensions of `importance`, those that few trials have last."""
     versions: Mapping[str, str]
     last_event: int

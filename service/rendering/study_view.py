@@ -1,27 +1,33 @@
 """What the page of a study shows, and what its reader may choose of it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from search.documents.fronts import HypervolumePoint
 from search.documents.objectives import Objective
 from search.fronts.importance import ObjectiveImportance
 from search.fronts.pareto import ObjectiveInfo
 from service.api.fronts.schemas import FrontDocument
 from service.api.studies.schemas import StudyDocument
 from service.api.trials.schemas import TrialDocument
+from service.figures.curves import Across, Scale
+from service.figures.importance import RankedDimension
+from service.figures.numbers import read_numbers, write_numbers
+from service.rendering.filters import number
 from service.rendering.network_view import NetworkView
-from service.rendering.plots.curves import MOST_CURVES, Panel
-from service.rendering.plots.front_plot import FrontPlot
-from service.rendering.plots.growth import Growth
 from storage.records import TrialState, UploadedModelRecord
-from storage.repositories.trials import TrialOrder
 
-_TRIALS = 50
-"""How many trials the table shows at a time."""
+MOST_PINS = 6
+MOST_ROWS = 500
+"""How many trials the table shows at once where there are no more; else it has pages."""
+PAGE_ROWS = 100
+
+_LARGER_FIRST = ("quality", "throughput", "epochs", "test", "ratio")
+"""Columns of which people look at the largest value first."""
 
 
 class Choice(BaseModel):
@@ -34,35 +40,41 @@ class Choice(BaseModel):
         description="objective of the x axis; by default the first of the study beside quality",
     )
     y: Objective = Field(default="quality", description="objective of the y axis")
-    curves: str = Field(
-        default="",
-        max_length=100,
-        pattern=r"^[0-9,\s]*$",
-        description="trials whose learning curves are shown, by number",
+    trials: list[str] = Field(
+        default_factory=list, max_length=MOST_ROWS, description="what is selected, such as 3,7-12"
     )
+    pins: list[str] = Field(
+        default_factory=list, max_length=50, description="trials that stand side by side"
+    )
+    only: Literal["", "selected"] = Field(
+        default="", description="whether the table shows the selected trials alone"
+    )
+    across: Across = "epoch"
+    scale: Scale = "auto"
+    where: str = Field(default="", max_length=500, description="a filter such as d<=8")
     outcome: TrialState | Literal[""] = Field(default="", description="only trials that stand so")
-    sort: TrialOrder = "number"
+    columns: list[str] = Field(
+        default_factory=list, max_length=200, description="hyperparameters that have a column"
+    )
+    sort: str = Field(default="number", max_length=200, description="what the table is sorted by")
     order: Literal["up", "down"] = "up"
     page: int = Field(default=1, ge=1, le=100_000, description="of the table of trials")
 
-    @field_validator("curves")
+    @field_validator("trials", "pins")
     @classmethod
-    def _tidy(cls, text: str) -> str:
-        return ", ".join(text.replace(",", " ").split())
-
-    def axes(self, objectives: Iterable[Objective]) -> tuple[Objective, Objective]:
-        """Two of these objectives; an axis that is named twice gives way to another one."""
-        named = list(objectives)
-        costs: list[Objective] = [name for name in named if name != "quality"]
-        x = self.x or costs[0]
-        others: list[Objective] = [name for name in named if name != x]
-        return x, self.y if self.y != x else others[0]
+    def _tidy(cls, parts: list[str]) -> list[str]:
+        words = write_numbers(read_numbers(",".join(parts)))
+        return [words] if words else []
 
     @property
-    def trials(self) -> tuple[int, ...]:
-        """The trials named for their curves, as many as can be told apart."""
-        numbers = [int(word) for word in self.curves.replace(",", " ").split()]
-        return tuple(dict.fromkeys(numbers))[:MOST_CURVES]
+    def selected(self) -> tuple[int, ...]:
+        """The trials that are selected."""
+        return read_numbers(",".join(self.trials))
+
+    @property
+    def pinned(self) -> tuple[int, ...]:
+        """The trials that stand side by side, at most six of them."""
+        return read_numbers(",".join(self.pins))[:MOST_PINS]
 
     @property
     def state(self) -> TrialState | None:
@@ -70,25 +82,50 @@ class Choice(BaseModel):
         return self.outcome or None
 
     @property
-    def offset(self) -> int:
-        """How many trials come before the page."""
-        return (self.page - 1) * _TRIALS
-
-    @property
-    def limit(self) -> int:
-        """How many trials a page has."""
-        return _TRIALS
+    def kept(self) -> list[tuple[str, str]]:
+        """Name and value of everything that differs from the default."""
+        chosen: dict[str, Any] = self.model_dump(exclude_defaults=True, mode="json")
+        found: list[tuple[str, str]] = []
+        for name, value in chosen.items():
+            several = cast(list[object], value) if isinstance(value, list) else [value]
+            found += [(name, str(one)) for one in several]
+        return found
 
     def query(self, **changes: Any) -> str:
-        """The query string of this choice with some changes; what is as usual is left out."""
-        chosen = self.model_copy(update=changes).model_dump(exclude_defaults=True, mode="json")
-        return f"?{urlencode(chosen)}"
+        """The query string of this choice with some changes; defaults are left out."""
+        return f"?{urlencode(self.model_copy(update=changes).kept)}"
 
     def sorted_by(self, name: str) -> str:
         """The query string that sorts by a column: first the way in which people look at it."""
-        natural = "down" if name in ("quality", "throughput", "epochs_trained") else "up"
+        natural = "down" if name in _LARGER_FIRST else "up"
         other = {"up": "down", "down": "up"}[self.order]
         return self.query(sort=name, order=other if self.sort == name else natural, page=1)
+
+    def without_pin(self, trial: int) -> str:
+        """The query string without one of the pins."""
+        rest = write_numbers(one for one in self.pinned if one != trial)
+        return self.query(pins=[rest] if rest else [])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialTable:
+    """The rows that are shown, of those that a filter leaves."""
+
+    trials: Sequence[TrialDocument]
+    total: int
+    """How many trials the study has."""
+    matching: int
+    """How many of them the filter leaves."""
+    numbers: str
+    """Those that the filter leaves, as a list of ranges; at most so many as can be named."""
+    columns: Sequence[str]
+    """Hyperparameters that have a column."""
+    all_columns: Sequence[str]
+    varied: frozenset[str]
+    """Those that are not the same in all trials."""
+    fault: str | None
+    """What is wrong with the filter or the order; None where they are taken."""
+    pages: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,15 +146,12 @@ class StudyView:
     choice: Choice
     axes: tuple[Objective, Objective]
     """Of the plot, across and up."""
-    plot: FrontPlot | None
-    growth: Growth | None
-    panels: tuple[Panel, ...]
-    curves: Mapping[int, str]
-    """Trial whose curve is shown -> its model."""
+    growth: Sequence[HypervolumePoint]
     importance: Sequence[ObjectiveImportance]
-    trials: Sequence[TrialDocument]
-    has_more: bool
-    """Whether the table goes on."""
+    ranked: Sequence[RankedDimension]
+    """The dimensions of `importance`, those that few trials have last."""
+    table: TrialTable
+    pinned: Sequence[TrialDocument]
     last_event: int
     is_waiting: bool = False
     """Whether the study is asked to end, or to hold, and has not yet."""
@@ -126,3 +160,18 @@ class StudyView:
     def metric(self) -> str:
         """What the study's task calls quality."""
         return self.infos["quality"].metric
+
+    @property
+    def pinned_names(self) -> list[str]:
+        """Hyperparameters that one of the pinned trials has."""
+        return sorted({name for trial in self.pinned for name in trial.hyperparameters})
+
+    def model_of(self, trial: TrialDocument) -> str:
+        """A trial's model, or how the layers of a network are stored."""
+        if self.network is not None:
+            return self.network.forms[trial.parametrization]
+        return f"{trial.architecture} × {trial.parametrization}"
+
+    def quality(self, value: float | None) -> str:
+        """A quality as the study's tables have it."""
+        return number(value) if self.network is None else self.network.metric.shown(value)

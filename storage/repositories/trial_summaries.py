@@ -35,16 +35,20 @@ class TrialSummary:
 
 @dataclass(frozen=True)
 class ShownTrial:
-    """Of a trial what Optuna's dashboard shows: what was drawn, and what came of it."""
+    """Of a trial what tables show: what was drawn, and what came of it."""
 
     number: int
     state: TrialState
+    origin: TrialOrigin
+    architecture: str
+    parametrization: str
     cause: TrialCause | None
     detail: str | None
     drawn: dict[str, Json]
     hyperparameters: dict[str, Json]
     violation: float | None
     quality: float | None
+    test_quality: float | None
     parameters: int
     throughput: float | None
     throughput_ratio: float | None

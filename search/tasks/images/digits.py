@@ -60,6 +60,11 @@ class Digits(TenClasses):
         """All images, and their classes."""
         return _IMAGES * (_PIXELS * 4 + 8)
 
+    @property
+    def validation_samples(self) -> int:
+        """Images that quality is measured on."""
+        return _VALIDATION
+
     def load(
         self,
         sources: DataSources,

@@ -121,6 +121,11 @@ class Mnist(TenClasses):
         """Whether the validation images are not trained on."""
         return self.split == "50k"
 
+    @property
+    def validation_samples(self) -> int:
+        """Images that quality is measured on."""
+        return 60_000 // _TRAIN_SHARE
+
     def data_bytes(self) -> int:
         """All images, and their classes; with a copy of those that are joined."""
         copied = 0 if self.holds_validation_out else _IMAGES

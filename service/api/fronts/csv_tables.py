@@ -67,21 +67,28 @@ def front_csv(front: FrontDocument) -> str:
 
 
 def trials_csv(
-    database: Database, study_id: str, *, state: TrialState | None, region: Region
+    database: Database,
+    study_id: str,
+    *,
+    state: TrialState | None,
+    region: Region,
+    numbers: frozenset[int] = frozenset(),
 ) -> Generator[str]:
     """All trials of a study, or those in one state, in pieces: there may be many thousands.
+
+    Where `numbers` are named, those alone.
 
     Each piece is read by itself, so that a slow client holds nothing open.
     """
     names: set[str] = set()
     of_network = False
-    for trials in _pages(database, study_id, state):
+    for trials in _pages(database, study_id, state, numbers):
         names.update(*(trial.hyperparameters for trial in trials))
         of_network = of_network or any(trial.architecture == NETWORK for trial in trials)
     columns = sorted(names)
     own = _TRIAL_OF_NETWORK if of_network else _TRIAL
     yield _lines([(*own, *columns)])
-    for trials in _pages(database, study_id, state):
+    for trials in _pages(database, study_id, state, numbers):
         rows = (
             {
                 **vars(trial),
@@ -107,13 +114,13 @@ def _row(
 
 
 def _pages(
-    database: Database, study_id: str, state: TrialState | None
+    database: Database, study_id: str, state: TrialState | None, numbers: frozenset[int]
 ) -> Iterator[Sequence[TrialRecord]]:
     cursor: str | None = None
     while True:
         with database.read() as session:
             page = Trials(session).page(study_id, limit=_PAGE, cursor=cursor, state=state)
-        yield page.items
+        yield [trial for trial in page.items if not numbers or trial.number in numbers]
         cursor = page.next_cursor
         if cursor is None:
             return

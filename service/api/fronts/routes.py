@@ -9,6 +9,7 @@ from pydantic import AfterValidator
 from search.documents.objectives import OBJECTIVES, Objective
 from search.fronts.hypervolumes import HypervolumePoint
 from search.fronts.importance import Importance
+from search.fronts.recommendation import MAX_QUALITY_LOSS
 from service.api.folders import FolderMaker
 from service.api.fronts.bundle import bundle
 from service.api.fronts.csv_tables import CSV, front_csv
@@ -67,6 +68,14 @@ def get_front(
     ] = None,
     format: Annotated[Literal["json", "csv"], Query()] = "json",
     throughput: Records = "search",
+    max_quality_loss: Annotated[
+        float,
+        Query(
+            ge=0,
+            allow_inf_nan=False,
+            description="what `recommendation.within_loss` may lose, in the metric's unit",
+        ),
+    ] = MAX_QUALITY_LOSS,
     if_none_match: IfNoneMatch = None,
 ) -> FrontDocument | Response:
     """The Pareto front as it stands: complete trials that no other trial dominates."""
@@ -80,7 +89,9 @@ def get_front(
         if is_named(if_none_match, tag):
             return Response(status_code=304, headers={"ETag": tag})
         latest = throughput == "latest"
-        front = held.figures.front(session, study, objectives=wanted, latest=latest)
+        front = held.figures.front(
+            session, study, objectives=wanted, latest=latest, max_quality_loss=max_quality_loss
+        )
     document = front_document(study_id, front)
     if format == "csv":
         return Response(front_csv(document), media_type=CSV, headers={"ETag": tag})

@@ -7,6 +7,7 @@ from pydantic import Field
 from models.spec import Spec
 from search.documents.fronts import ObjectiveInfo
 from search.documents.objectives import Objective
+from search.documents.recommendations import Recommendation
 from service.api.schema import ByName
 from service.api.trials.schemas import TrialValues
 
@@ -136,6 +137,11 @@ class FrontDocument(Spec):
     )
     original: OriginalDocument | None = Field(
         description="what the study compresses, once it was measured; null where it compresses none"
+    )
+    recommendation: Recommendation | None = Field(
+        default=None,
+        description="which points are worth a look, in words; null while there is none, for a "
+        "front of quality or of costs alone, and from older servers",
     )
     points: tuple[PointDocument, ...]
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
+from pydantic import AfterValidator
 
 from models.exports.files import FileForm, Quantization
 from models.report import ParameterReport
@@ -47,6 +48,7 @@ from service.api.trials.schemas import (
     TrialPage,
 )
 from service.api.waiting import PATIENCE_SECONDS, wait_for
+from service.figures.numbers import read_numbers, readable_numbers
 from service.http.entity_tags import NOT_MODIFIED, IfNoneMatch, is_named
 from service.http.kept_answers import Kept
 from service.http.problems import documented
@@ -96,12 +98,23 @@ def list_trials(
     format: Annotated[
         Literal["json", "csv"], Query(description="csv: all of them at once, on no pages")
     ] = "json",
+    numbers: Annotated[
+        str,
+        AfterValidator(readable_numbers),
+        Query(max_length=20_000, description="of csv: only these trials, such as `3,7-12`"),
+    ] = "",
 ) -> TrialPage | StreamingResponse:
     """Trials by number; refused draws are among them, as infeasible."""
     if format == "csv":
         with held.database.read() as session:
             region = Region.of_document(Studies(session).get(study_id).spec)
-        lines = trials_csv(held.database, study_id, state=outcome, region=region)
+        lines = trials_csv(
+            held.database,
+            study_id,
+            state=outcome,
+            region=region,
+            numbers=frozenset(read_numbers(numbers)),
+        )
         return WrittenStream(lines, media_type=CSV)
     with held.database.read() as session:
         region = Region.of_document(Studies(session).get(study_id).spec)

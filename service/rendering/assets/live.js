@@ -1,8 +1,8 @@
 // Keeps a page up to date: when the study's events say that something changed, or after a while, the
 // page is fetched again, and each part that differs takes the place of what it was. Every part keeps
 // its element, so that readers of the screen hear of changes and tables stay scrolled where they are.
-// Forms marked with data-show change what is shown without a new page. Marks of plots tell what they
-// are beside the pointer or the focus. Without JavaScript the page refreshes as a whole instead.
+// Forms marked with data-show change what is shown without a new page. Without JavaScript the page
+// refreshes as a whole instead.
 "use strict";
 
 const KINDS = ["study", "trial", "epoch", "measurement", "front", "download", "budget", "attempt_lost"];
@@ -13,6 +13,7 @@ const known = new Map();
 let source = null;
 let due = null;
 let took = 0;
+let typed = null;
 
 for (const part of document.querySelectorAll("[data-live]")) {
   known.set(part.id, part.innerHTML);
@@ -58,6 +59,7 @@ async function refresh() {
         }
       }
       document.title = page.title;
+      document.dispatchEvent(new CustomEvent("page:refreshed"));
     }
   } catch {
     // The server is away for the moment; the page keeps what it shows and asks again.
@@ -106,15 +108,14 @@ function show(form) {
   const address = new URL(location.href);
   address.searchParams.delete("cursor");
   address.searchParams.delete("page");
+  const fields = [...form.elements].filter((field) => field.name && field.type !== "hidden");
+  const names = new Set(fields.map((field) => field.name));
+  for (const name of names) {
+    address.searchParams.delete(name);
+  }
   for (const [name, value] of new FormData(form)) {
-    const field = form.elements[name];
-    if (field instanceof HTMLInputElement && field.type === "hidden") {
-      continue;
-    }
-    if (value === "") {
-      address.searchParams.delete(name);
-    } else {
-      address.searchParams.set(name, value);
+    if (names.has(name) && value !== "") {
+      address.searchParams.append(name, value);
     }
   }
   history.replaceState(null, "", address);
@@ -124,51 +125,23 @@ function show(form) {
 
 for (const form of document.querySelectorAll("form[data-show]")) {
   form.addEventListener("change", () => form.reportValidity() && show(form));
+  form.addEventListener("input", (event) => {
+    if (event.target.type === "search") {
+      clearTimeout(typed);
+      typed = setTimeout(() => show(form), 300);
+    }
+  });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     show(form);
   });
 }
 
-const tip = document.createElement("div");
-tip.className = "tip";
-tip.hidden = true;
-tip.setAttribute("aria-hidden", "true");
-document.body.append(tip);
-
-function tell(event) {
-  const mark = event.target instanceof Element ? event.target.closest("[data-tip]") : null;
-  tip.hidden = mark === null;
-  if (mark === null) {
-    return;
-  }
-  // The tip says what the browser's own would, which has to go.
-  const title = mark.querySelector("title");
-  if (title !== null) {
-    mark.dataset.tip = title.textContent;
-    title.remove();
-  }
-  tip.textContent = mark.dataset.tip;
-  const place = mark.getBoundingClientRect();
-  const width = document.documentElement.clientWidth;
-  const left = Math.min(place.right + 8, width - tip.offsetWidth - 8);
-  const above = place.top - tip.offsetHeight - 8;
-  tip.style.left = `${Math.max(8, left)}px`;
-  tip.style.top = `${above > 8 ? above : place.bottom + 8}px`;
-}
-
-document.addEventListener("pointerover", tell);
-document.addEventListener("focusin", tell);
-document.addEventListener("focusout", () => {
-  tip.hidden = true;
-});
-document.addEventListener("scroll", () => {
-  tip.hidden = true;
-}, { passive: true });
-document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") {
-    tip.hidden = true;
-  }
+// Other scripts of a page say where it is to go, and are told when it has changed.
+document.addEventListener("page:go", (event) => {
+  history.replaceState(null, "", event.detail);
+  clearTimeout(due);
+  refresh();
 });
 
 listen();

@@ -2,7 +2,9 @@
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Mapping
+from hashlib import sha256
 from html import unescape
 
 import pytest
@@ -16,7 +18,9 @@ _LOADING = {"src", "srcset", "href", "data", "action", "poster", "background", "
 
 
 def assert_self_contained(page: str) -> None:
-    """Nothing in the file leads out of it or runs."""
+    """Nothing in the file leads out of it, and nothing runs but what draws its figures."""
+    page, *scripts = re.split(r"(?s)<script[^>]*>.*?</script>", page)
+    page += "".join(scripts)
     elements = Elements(page)
     for tag, attributes in elements.found:
         assert tag not in ("script", "link", "iframe", "object", "embed", "img", "base"), tag
@@ -43,7 +47,12 @@ def test_a_report_is_one_file_that_tells_all(client: TestClient, site: Site) -> 
     assert answer.headers["content-disposition"] == f'inline; filename="study-{study.id}.html"'
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy
-    assert "script" not in policy
+    scripts = re.findall(r"(?s)<script>(.*?)</script>", answer.text)
+    hashes = (b64encode(sha256(one.encode()).digest()).decode() for one in scripts)
+    assert policy.split("script-src ")[1].split(";")[0].split() == [
+        f"'sha256-{one}'" for one in hashes
+    ]
+    assert policy.endswith("sandbox allow-scripts allow-downloads")
     assert_self_contained(answer.text)
     text = " ".join(Elements(answer.text).text)
     for said in (
@@ -59,7 +68,29 @@ def test_a_report_is_one_file_that_tells_all(client: TestClient, site: Site) -> 
     ):
         assert said in text, said
     # A plot for each pair of the three objectives.
-    assert answer.text.count('<svg class="plot"') == 3
+    assert [title.split(" over ") for title in titles(answer.text) if " over " in title] == [
+        ["accuracy", "parameters"],
+        ["accuracy", "throughput"],
+        ["throughput", "parameters"],
+    ]
+    assert "Smallest within noise of the best: trial 1, 9 parameters" in text
+
+
+def titles(page: str) -> list[str]:
+    """What the figures of a report are called."""
+    return re.findall(r'<figure class="figure">\s*<h3>(.*?)</h3>', page)
+
+
+def test_a_plain_report_has_tables_alone(client: TestClient, site: Site) -> None:
+    study = site.study()
+    site.trial(study, 0, quality=0.9, throughput=100.0)
+    path = f"/v1/studies/{study.id}/report"
+    answer = client.get(path, params={"plain": True})
+    assert "<script" not in answer.text
+    assert answer.headers["content-security-policy"].endswith("; sandbox")
+    assert len(answer.content) < 100_000 < len(client.get(path).content)
+    assert_self_contained(answer.text)
+    assert "Points of the front" in answer.text
 
 
 def test_what_was_asked_can_be_sent_again(client: TestClient, site: Site) -> None:
@@ -82,7 +113,7 @@ def test_a_report_has_plots_of_the_objectives_asked_for(
     study = site.study(objectives=objectives)
     site.trial(study, 0, quality=0.9, throughput=100.0, ratio=0.8)
     page = client.get(f"/v1/studies/{study.id}/report").text
-    assert page.count('<svg class="plot"') == plots
+    assert len([title for title in titles(page) if " over " in title]) == plots
 
 
 def test_a_report_of_nothing_yet_is_a_report(client: TestClient, site: Site) -> None:

@@ -105,6 +105,8 @@ CALLS: Mapping[tuple[str, str], Call] = {
     ("get", "/v1/papers/{table}"): lambda given: given.client.paper_table("ucr"),
     ("get", "/v1/webhooks/secret"): lambda given: given.client.webhook_secret(),
     ("get", f"{_STUDY}/report"): lambda given: given.client.study_report(given.study),
+    ("get", f"{_STUDY}/figures/{{name}}"): lambda given: given.client.figure(given.study, "front"),
+    ("get", "/v1/figures/compare"): lambda given: given.client.compare_figure([given.study]),
     ("get", "/v1/quota"): lambda given: given.client.quota(),
     ("get", "/v1/devices"): lambda given: given.client.devices(),
     ("get", "/v1/agents"): lambda given: given.client.machines(),

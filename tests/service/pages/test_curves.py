@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from service.rendering.plots.curves import panels
-from storage.records import MetricRecord, TrialState
+from storage.records import TrialState
 from tests.service.machines import Machine, say, word
 from tests.service.site import Site
 
@@ -47,31 +46,6 @@ def test_gradients_of_single_updates_come_back(client: TestClient, site: Site) -
     assert say(client, lease, "epoch", {**SOUND, "probes": probes}) == []
     [told] = client.get(f"/v1/studies/{study.id}/trials/0/metrics").json()
     assert told == {**SOUND, "probes": probes}
-
-
-@pytest.mark.parametrize("epochs", [(0,), (0, 1), (1,), (1, 2, 3)])
-def test_every_epoch_is_drawn_within_its_plot(epochs: tuple[int, ...]) -> None:
-    """Epoch 0 too, which there is where a trial starts from a trained network."""
-    rows = [
-        MetricRecord(
-            epoch=epoch,
-            train_loss=0.5 if epoch else None,
-            validation=0.25,
-            spectral_margin=None,
-            gradient_first=None,
-            gradient_last=None,
-            recovered_batches=0,
-            seconds=0.1,
-            attempt=1,
-        )
-        for epoch in epochs
-    ]
-    found = panels({3: rows}, metric="accuracy")
-    assert [panel.title for panel in found] == ["accuracy", "training loss"][: 1 + (epochs != (0,))]
-    for panel in found:
-        (curve,) = panel.curves
-        assert all(panel.left <= dot.x <= panel.right for dot in curve.dots)
-    assert len(found[0].curves[0].dots) == len(epochs)
 
 
 @pytest.mark.parametrize(

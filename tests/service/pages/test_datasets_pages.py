@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from service.rendering.plots.colours import SERIES
-from service.rendering.plots.series import HEIGHT, WIDTH, series_plot
+from service.rendering.series import HEIGHT, SERIES, WIDTH, series_plot
 from tests.service.pages.test_pages import Elements, assert_strict
 from tests.service.site import Site
 from tests.service.uploading import CSV, TS, assert_nothing_is_left, good_npz, npz, rows_of, upload

@@ -13,7 +13,7 @@ from service.api.trials.schemas import TrialPage
 from service.commands.shown.tables import front_table, study_table
 from service.commands.shown.trial_tables import trials_table
 from storage.records import StudyRecord
-from tests.service.pages.test_pages import assert_strict, group_of, plot_of
+from tests.service.pages.test_pages import assert_strict
 from tests.service.site import Site
 
 BOUNDS: dict[str, Any] = {"quality": {"at_least": 0.9}, "parameters": {"at_most": 1000}}
@@ -30,77 +30,48 @@ def study(site: Site) -> StudyRecord:
     return study
 
 
-def place_of(picture: str, number: int) -> tuple[float, float]:
-    mark = picture.split(f'id="mark-{number}"')[1]
-    found = re.search(r'<circle cx="([\d.]+)" cy="([\d.]+)"', mark)
-    assert found
-    return float(found[1]), float(found[2])
-
-
-def test_the_page_says_and_draws_where_the_region_ends(
+def test_the_page_says_where_the_region_ends_and_the_figure_draws_it(
     client: TestClient, study: StudyRecord
 ) -> None:
     answer = client.get(f"/studies/{study.id}")
     assert_strict(answer)
     assert f"<dt>Region of interest</dt><dd>{WORDS}</dd>" in answer.text
-    assert f"region of interest: {WORDS}; shaded: outside it" in answer.text
-    picture = plot_of(answer.text)
-    lines = re.findall(
-        r'<line x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="([\d.]+)"',
-        group_of(picture, "bounds"),
-    )
-    (x, *_), (_, y, *_) = (tuple(map(float, line)) for line in lines)
-    (worse_x, worse_y), (in_x, in_y), (large_x, large_y) = (
-        place_of(picture, number) for number in range(3)
-    )
-    assert worse_x < in_x < x < large_x
-    assert large_y < in_y < y < worse_y
-    # One rectangle to the right of the one line, and one below the other.
-    (path,) = re.findall(r'<path class="outside" d="([^"]+)"', picture)
-    boxes = [tuple(map(float, box)) for box in re.findall(r"M(\S+) (\S+)H(\S+)V([^H]+)H", path)]
-    held = [
-        [left <= at[0] <= right and top <= at[1] <= bottom for left, top, right, bottom in boxes]
-        for at in ((worse_x, worse_y), (in_x, in_y), (large_x, large_y))
+    figure = client.get(f"/v1/studies/{study.id}/figures/front").json()
+    assert WORDS in figure["layout"]["meta"]["caption"]
+    lines = [
+        (shape.get("x0"), shape.get("y0"))
+        for shape in figure["layout"]["shapes"]
+        if shape.get("name") == "region" and shape["type"] == "line"
     ]
-    assert held == [[False, True], [False, False], [True, False]]
+    assert lines == [(1000.0, 0), (0, 0.9)]
 
 
 def test_points_outside_are_told_apart(client: TestClient, study: StudyRecord) -> None:
     page = client.get(f"/studies/{study.id}").text
-    marks = plot_of(page).split('<g class="marks"')[1]
-    assert re.findall(r'<g class="beyond"><a href="[^"]+" id="mark-(\d+)"', marks) == ["0", "2"]
-    assert marks.count("outside the region of interest") == 2 * 2
-    assert "on the front, outside the region of interest" in page
     assert page.count('<span class="quiet">outside</span>') == 2 * 2
+    figure = client.get(f"/v1/studies/{study.id}/figures/front").json()
+    opaque = {
+        number: opacity
+        for trace in figure["data"]
+        if "opacity" in trace.get("marker", {})
+        for number, opacity in zip(trace["customdata"], trace["marker"]["opacity"], strict=True)
+    }
+    assert opaque[0] < opaque[1] > opaque[2]
     shown = client.get(f"/studies/{study.id}/trials/2").text
     assert f"<dt>Region of interest</dt><dd>outside: {WORDS}</dd>" in shown
     assert "Region of interest" not in client.get(f"/studies/{study.id}/trials/1").text
 
 
-def test_a_region_beyond_the_axes_shades_all_or_nothing(client: TestClient, site: Site) -> None:
-    for bound, is_shaded in ((0.99, True), (0.2, False)):
-        study = site.study(objectives={"quality": {"at_least": bound}, "parameters": {}})
-        site.trial(study, 0, quality=0.8, parameters=600)
-        site.trial(study, 1, quality=0.9, parameters=900)
-        picture = plot_of(client.get(f"/studies/{study.id}").text)
-        assert "<line" not in group_of(picture, "bounds")
-        assert ('class="outside"' in picture) == is_shaded
-        assert ('class="beyond"' in picture) == is_shaded
-
-
 def test_without_a_region_nothing_of_it_is_shown(client: TestClient, site: Site) -> None:
     study = site.study()
     site.trial(study, 0, quality=0.2, throughput=1.0)
-    for path in (f"/studies/{study.id}", f"/v1/studies/{study.id}/report"):
-        text = client.get(path).text
-        assert "egion of interest" not in text
-        assert 'class="outside"' not in text
+    for path in (f"/studies/{study.id}", f"/v1/studies/{study.id}/report?plain=true"):
+        assert "egion of interest" not in client.get(path).text
 
 
-def test_a_report_says_and_draws_it_too(client: TestClient, study: StudyRecord) -> None:
-    report = client.get(f"/v1/studies/{study.id}/report").text
+def test_a_report_says_it_too(client: TestClient, study: StudyRecord) -> None:
+    report = client.get(f"/v1/studies/{study.id}/report?plain=true").text
     assert f"<dt>Region of interest</dt><dd>{WORDS}</dd>" in report
-    assert report.count('<path class="outside"') >= 2
 
 
 def told(table: object) -> str:

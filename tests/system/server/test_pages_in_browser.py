@@ -9,7 +9,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
-from service.rendering.goals import GOALS
+from service.rendering.form.goals import GOALS
 from tests.service.running import Server
 from tests.service.uploading import CSV
 from tests.system.server.test_browser import (

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.rendering.plots.colours import SERIES
+SERIES = ("#3b82c4", "#c2702c", "#2f9e6e", "#a657b8", "#8a8f2a", "#c94f6d")
+"""One per line of a plot, in turn; each can be seen on a light and on a dark page."""
 
 WIDTH, HEIGHT = 320, 120
 _MARGIN = 10

@@ -1,0 +1,1 @@
+"""Figures of studies as Plotly JSON: what they are made of, and the routes that give them."""

@@ -1,1 +1,0 @@
-"""Plots as plain geometry, which a template writes down as SVG."""
