@@ -215,7 +215,7 @@ def test_the_api_page_shows_every_operation(
     browser.find_element(
         By.CSS_SELECTOR, "#operations-studies-submit_study .opblock-summary-control"
     ).click()
-    wait_for(browser, "Request body", "Idempotency-Key")
+    wait_for(browser, "Request body", "idempotency-key")
     picture(browser, "docs")
     assert console_errors(browser) == []
 
