@@ -19,15 +19,16 @@ from service.api.quotas import routes as quota
 from service.api.studies import routes as studies
 from service.api.trials import routes as trials
 from service.api.webhooks import routes as webhooks
-from service.pages import assets, compare, documentation, login, study_edits
-from service.pages import collections as collection_pages
-from service.pages import devices as device_pages
+from service.pages import assets, documentation, login
 from service.pages import form as form_pages
-from service.pages import overview as pages
-from service.pages import papers as paper_pages
 from service.pages import report as reports
 from service.pages import studies as study_pages
-from service.pages import uploads as upload_pages
+from service.pages.lists import collections as collection_pages
+from service.pages.lists import compare, study_edits
+from service.pages.lists import devices as device_pages
+from service.pages.lists import overview as pages
+from service.pages.lists import papers as paper_pages
+from service.pages.lists import uploads as upload_pages
 
 ROUTERS = (
     studies.router,

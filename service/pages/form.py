@@ -28,10 +28,10 @@ from service.http.validation import faults
 from service.pages.html import page_response
 from service.pages.paces import paces
 from service.pages.report import spec_to_send
-from service.rendering.estimate import Estimate
-from service.rendering.form_fields import form_fields
-from service.rendering.goals import FEW_PARAMETERS, GOAL, GOALS, Asked, Goal
-from service.rendering.spec_form import (
+from service.rendering.form.estimate import Estimate
+from service.rendering.form.form_fields import form_fields
+from service.rendering.form.goals import FEW_PARAMETERS, GOAL, GOALS, Asked, Goal
+from service.rendering.form.spec_form import (
     EXTRA,
     NETWORKS,
     ExtraRefused,
@@ -42,7 +42,7 @@ from service.rendering.spec_form import (
     usual_values,
     values_of,
 )
-from service.rendering.upload_names import named_data, named_model
+from service.rendering.form.upload_names import named_data, named_model
 from storage.errors import NotFound, QuotaReached
 from storage.records import DatasetRecord
 from storage.repositories.studies import Studies

@@ -5,7 +5,7 @@ from statistics import median
 
 from sqlalchemy.orm import Session
 
-from service.rendering.estimate import Pace
+from service.rendering.form.estimate import Pace
 from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
 

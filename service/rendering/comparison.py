@@ -56,6 +56,13 @@ class Comparison:
         return next(iter(metrics))[0] if len(metrics) == 1 else None
 
     @cached_property
+    def same_task(self) -> bool:
+        """Whether all of them learn from the same data in the same way."""
+        tasks = [one.study.spec["task"] for one in self.studies]
+        known = [{name: task[name] for name in task if name != "facts"} for task in tasks]
+        return all(task == known[0] for task in known)
+
+    @cached_property
     def points(self) -> Sequence[ComparedPoint]:
         """The points of all fronts, those with few parameters first."""
         found = [(one, point) for one in self.studies for point in one.front.points]

@@ -40,14 +40,14 @@ from service.figures.shown import NETWORK_FORMS
 from service.http.problem_document import Problem
 from service.rendering.comparison import Comparison
 from service.rendering.compressed_page import CompressedPage
-from service.rendering.estimate import Estimate
 from service.rendering.filters import FILTERS
-from service.rendering.form_fields import FormFields
-from service.rendering.goals import FEW_PARAMETERS, GOALS, Goal
+from service.rendering.form.estimate import Estimate
+from service.rendering.form.form_fields import FormFields
+from service.rendering.form.goals import FEW_PARAMETERS, GOALS, Goal
+from service.rendering.form.range_text import usual_text
+from service.rendering.form.spec_form import Values, touched
 from service.rendering.plotly_bundle import plotly_bundle
-from service.rendering.range_text import usual_text
 from service.rendering.series import SERIES, series_plot
-from service.rendering.spec_form import Values, touched
 from service.rendering.study_report import StudyReport
 from service.rendering.study_view import StudyView
 from service.rendering.trial_files import TrialFile
@@ -58,6 +58,7 @@ ASSETS = Path(__file__).parent / "assets"
 
 MOST_COMPARED = 6
 """How many studies one page compares."""
+
 REPORT_SCRIPT = (ASSETS / "report.js").read_text(encoding="utf-8")
 """What draws the figures of a report, inside it."""
 

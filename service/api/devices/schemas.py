@@ -55,6 +55,11 @@ class DeviceDocument(Spec):
     slots: tuple[SlotDocument, ...]
     lane: MeasurementLockDocument
 
+    @property
+    def lock(self) -> MeasurementLockDocument:
+        """The measurement lock, which answers have under an older name."""
+        return self.lane
+
 
 class DeviceList(Spec):
     """All devices, by machine."""

@@ -1,5 +1,4 @@
 // Shows the OpenAPI document by Swagger UI, in the reader's colour scheme.
-"use strict";
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 

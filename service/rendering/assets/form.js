@@ -1,6 +1,5 @@
 // Greys out parametrizations that are defined on the weights of no chosen architecture: they would be
 // searched with nothing. Without JavaScript the check says so. Says anew how long the study may take.
-"use strict";
 
 const architectures = [...document.querySelectorAll('input[name="architectures"]')];
 const fitting = [...document.querySelectorAll("input[data-fits]")];

@@ -1,6 +1,5 @@
 // Puts a search field above each list of uploads: all words that are typed have to be in what is shown
 // of an upload, which is its name, date and shape.
-"use strict";
 
 for (const select of document.querySelectorAll("select[data-picker]")) {
   const options = [...select.options];

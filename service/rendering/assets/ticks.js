@@ -1,6 +1,5 @@
 // Keeps boxes ticked when the part of the page that they are in is put anew, and allows as many as
 // can be compared.
-"use strict";
 
 const MOST = 6;
 const list = document.getElementById("studies");

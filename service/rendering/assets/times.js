@@ -1,5 +1,4 @@
 // Shows times in the reader's own zone. Without JavaScript they stay in UTC.
-"use strict";
 
 const DAY_AND_TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 

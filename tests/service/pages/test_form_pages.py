@@ -13,10 +13,10 @@ from torch import nn
 from search.errors import Fault
 from search.studies.spec import NOT_OF_A_NETWORK, StudySpec
 from search.tasks import TASKS
-from service.rendering.form_fields import form_fields
-from service.rendering.goals import GOALS, Asked
-from service.rendering.range_text import override_of, text_of, usual_text
-from service.rendering.spec_form import (
+from service.rendering.form.form_fields import form_fields
+from service.rendering.form.goals import GOALS, Asked
+from service.rendering.form.range_text import override_of, text_of, usual_text
+from service.rendering.form.spec_form import (
     ExtraRefused,
     document_of,
     fields_of_faults,

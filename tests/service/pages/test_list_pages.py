@@ -135,6 +135,10 @@ def test_fronts_stand_side_by_side(client: TestClient, site: Site) -> None:
     again = client.get("/compare", params={"studies": [study.id for study in studies]})
     assert again.text == answer.text
     assert answer.text.count('<tr class="leads">') == 1, "of two points of one size one is best"
+    assert "different" not in answer.text
+    (drawn,) = [part for _, part in Elements(answer.text).found if "data-figure" in part]
+    assert drawn["data-figure"] == f"/v1/figures/compare?studies={both}"
+    assert client.get(str(drawn["data-figure"])).status_code == 200
     leader = answer.text.split('<tr class="leads">')[1]
     assert f"/studies/{studies[1].id}/trials/0" in leader.partition("</tr>")[0]
     assert studies_on(answer.text) == [study.id for study in reversed(studies)]
@@ -146,6 +150,10 @@ def test_what_does_not_compare_is_said(client: TestClient, site: Site) -> None:
     answer = client.get(f"/compare?studies={one.id},{other.id}")
     assert answer.status_code == 200
     assert "The studies have different metrics" in answer.text
+    assert "data-figure" not in answer.text
+    pixels = site.study(task={"kind": "digits", "layout": "pixels"})
+    near = client.get(f"/compare?studies={one.id},{pixels.id}")
+    assert "The studies have different tasks" in near.text
     assert "Select 2 to 6 studies" in client.get("/compare").text
     many = client.get("/compare?studies=" + ",".join(map(str, range(7))), headers=BROWSER)
     assert many.status_code == 422

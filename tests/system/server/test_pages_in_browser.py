@@ -9,7 +9,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
-from service.rendering.goals import GOALS
+from service.rendering.form.goals import GOALS
 from tests.service.running import Server
 from tests.service.uploading import CSV
 from tests.system.server.test_browser import (
@@ -194,8 +194,8 @@ def test_without_scripts_the_list_and_the_form_work(
         assert listed(browser) == [studies[1]["id"]]
         assert browser.find_element(By.CSS_SELECTOR, "td[data-label=Started]").text == "–"
         browser.get(f"{base}/studies/new")
-        browser.find_element(By.CSS_SELECTOR, "#advanced > summary").click()
-        browser.find_element(By.CSS_SELECTOR, "#measuring > summary").click()
+        for part in ("#advanced", "#measuring"):
+            browser.find_element(By.CSS_SELECTOR, f"{part} > summary").send_keys(Keys.ENTER)
         browser.find_element(By.NAME, "throughput:batch_size").send_keys("1", Keys.ENTER)
         wait_for(browser, "This can be run")
         assert browser.find_element(By.NAME, "throughput:batch_size").is_displayed()
@@ -212,8 +212,10 @@ def test_the_api_page_shows_every_operation(
     browser.get(f"{base}/docs")
     shown = (By.CSS_SELECTOR, ".opblock")
     wait_until(browser, lambda: len(browser.find_elements(*shown)) == operations, "operations")
-    browser.find_element(By.CSS_SELECTOR, "#operations-studies-submit_study button").click()
-    wait_for(browser, "Request body", "Idempotency-Key")
+    browser.find_element(
+        By.CSS_SELECTOR, "#operations-studies-submit_study .opblock-summary-control"
+    ).click()
+    wait_for(browser, "Request body", "idempotency-key")
     picture(browser, "docs")
     assert console_errors(browser) == []
 

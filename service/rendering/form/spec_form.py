@@ -14,8 +14,8 @@ from search.graphs.model_outputs import ModelOutputs
 from search.spaces.dimension import Dimension
 from search.studies.spec import NOT_OF_A_NETWORK, StudySpec
 from search.tasks import Digits
-from service.rendering.form_fields import Field, FormFields, Variant
-from service.rendering.range_text import override_of, text_of
+from service.rendering.form.form_fields import Field, FormFields, Variant
+from service.rendering.form.range_text import override_of, text_of
 
 Values: TypeAlias = Mapping[str, Sequence[str]]
 """What a form holds: the name of a field -> what was filled in or ticked."""

@@ -1,0 +1,1 @@
+"""Pages that list things, and those that what is listed leads to."""
