@@ -14,21 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 import typer
-from pydantic import BaseModel, ValidationError
 
-from service.client import Client, ClientError, Refused, Unreachable
-from service.client.connection import PATIENCE
-from service.commands.given.references import resolved
 from service.data_dir.server_file import ServerFile
 from service.data_home import default_data_dir
-from service.http.problem_document import Problem
 
+# What takes long to import is imported where it is needed: `list` and `--version` start at once.
 if TYPE_CHECKING:
+    from pydantic import BaseModel
     from rich.console import RenderableType
 
+    from service.client import Client
+    from service.http.problem_document import Problem
     from service.settings import Settings
 
-_M = TypeVar("_M", bound=BaseModel)
+_M = TypeVar("_M", bound="BaseModel")
 
 REFUSED = 3
 UNREACHABLE = 4
@@ -104,6 +103,8 @@ def _runs(pid: int) -> bool:
 def settings_from(**given: Any) -> "Settings":
     """Settings from the environment and what was given on the command line (null: not given)."""
     # Only servers have settings: commands that ask one start without them.
+    from pydantic import ValidationError
+
     from service.settings import Settings
 
     try:
@@ -137,8 +138,10 @@ def find_server(server: str | None, data_dir: Path | None) -> Place:
 
 
 @contextmanager
-def connected(server: str | None, data_dir: Path | None, *, as_json: bool) -> Generator[Client]:
+def connected(server: str | None, data_dir: Path | None, *, as_json: bool) -> "Generator[Client]":
     """A client of the server; errors end the command with their exit code."""
+    from service.client import ClientError, Refused, Unreachable
+
     place = find_server(server, data_dir)
     try:
         with _client(place) as client:
@@ -167,10 +170,10 @@ def connected(server: str | None, data_dir: Path | None, *, as_json: bool) -> Ge
 class Asked:
     """The server that a command asks, and whether the answer is for programs."""
 
-    client: Client
+    client: "Client"
     as_json: bool
 
-    def show(self, document: BaseModel | Any, *shown: "RenderableType") -> None:
+    def show(self, document: "BaseModel | Any", *shown: "RenderableType") -> None:
         """Print the document for programs, or what people see of it: text as it is, and tables."""
         if self.as_json:
             print_json(document)
@@ -211,6 +214,8 @@ def asking(command: Callable[..., None]) -> Callable[..., None]:
         as_json: JsonOption = False,
         **given: Any,
     ) -> None:
+        from service.commands.given.references import resolved
+
         with connected(server, data_dir, as_json=as_json) as client:
             command(Asked(client, as_json), **resolved(client, given))
 
@@ -224,7 +229,10 @@ def asking(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _client(place: Place) -> Client:
+def _client(place: Place) -> "Client":
+    from service.client import Client
+    from service.client.connection import PATIENCE
+
     patience = PATIENCE if place.may_begin_to_answer() else 0.0
     try:
         return Client(place.url, patience=patience)
@@ -242,7 +250,7 @@ def fail(message: str, code: int, *, as_json: bool, ways: tuple[str, ...] = ()) 
     raise typer.Exit(code)
 
 
-def told(problem: Problem) -> list[str]:
+def told(problem: "Problem") -> list[str]:
     """A problem, line by line: what it is, then one line for each fault."""
     faults = [f"{one.path}: {one.message}" if one.path else one.message for one in problem.errors]
     # A detail that is made of the faults says nothing beside them.
@@ -260,9 +268,9 @@ def complain(*lines: str) -> None:
         console.print(line if index == 0 else f"  {line}", style="red", markup=False)
 
 
-def print_json(document: BaseModel | Any) -> None:
+def print_json(document: "BaseModel | Any") -> None:
     """Print one JSON document on a line of its own."""
-    if isinstance(document, BaseModel):
+    if hasattr(document, "model_dump_json"):
         typer.echo(document.model_dump_json(by_alias=True))
     else:
         typer.echo(json.dumps(document))

@@ -82,7 +82,9 @@ def list_datasets(
 ) -> None:
     """List data sets, newest first."""
     wishes = Wishes(wide=wide, form=form, sort=sort, limit=limit)
-    show_list(asked, asked.client.datasets(), DATASETS, wishes, nothing="no data sets")
+    show_list(
+        asked.client.datasets(), DATASETS, wishes, as_json=asked.as_json, nothing="no data sets"
+    )
 
 
 @commands.command(

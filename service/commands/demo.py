@@ -115,13 +115,14 @@ def _conclude(
         typer.echo(f"\n{front_plot(front, trials, width=console.width)}\n")
         typer.echo(f"Best {front.objectives[0].metric}: {_told(best)}")
     out.mkdir()
-    taken = _smallest_as_good(front.points, best)
+    # What chance explains is known of accuracies alone.
+    by_accuracy = front.objectives[0].metric == "accuracy"
+    taken = _smallest_as_good(front.points, best) if by_accuracy else best
     fetched = fetch(client, study.id, taken.trial, out, quiet=quiet)
     end_if_lost(fetched)
-    said = (
-        f"Downloaded: trial {taken.trial}, the smallest that differs from the best by chance alone."
-    )
-    return [*_lesson(front, trials, best), said], fetched.files
+    why = "the smallest that may be as good as the best" if by_accuracy else "the best"
+    lesson = _lesson(front, trials, best) if by_accuracy else ()
+    return [*lesson, f"Downloaded: trial {taken.trial}, {why}."], fetched.files
 
 
 def _smallest_as_good(points: Sequence[PointDocument], best: PointDocument) -> PointDocument:

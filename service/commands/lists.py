@@ -1,10 +1,21 @@
 """`list`: the studies of a server."""
 
-from typing import Annotated
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from service.commands.connection import Asked, asking
+from service.api.paths import STUDIES as PATH
+from service.commands.connection import (
+    DataDirOption,
+    JsonOption,
+    ServerOption,
+    connected,
+    find_server,
+)
+from service.commands.given.quick import FAULTS, pages
 from service.commands.shown.listing import (
     FormOption,
     LimitOption,
@@ -17,15 +28,36 @@ from service.commands.shown.study_columns import STUDIES
 from storage.records import StudyState
 
 
-@asking
 def list_studies(
-    asked: Asked,
     state: Annotated[StudyState | None, typer.Option(help="Only studies in this state.")] = None,
     wide: WideOption = False,
     form: FormOption = None,
     sort: SortOption = None,
     limit: LimitOption = None,
+    server: ServerOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """List studies, newest first."""
+    most = limit if sort is None else None
+    found = _found(server, data_dir, state, most, as_json=as_json)
     wishes = Wishes(wide=wide, form=form, sort=sort, limit=limit)
-    show_list(asked, asked.client.studies(state=state), STUDIES, wishes, nothing="no studies")
+    show_list(found, STUDIES, wishes, as_json=as_json, nothing="no studies")
+
+
+def _found(
+    server: str | None,
+    data_dir: Path | None,
+    state: StudyState | None,
+    most: int | None,
+    *,
+    as_json: bool,
+) -> list[dict[str, Any]]:
+    """The studies, as JSON; errors end the command with their exit code."""
+    try:
+        quick = pages(find_server(server, data_dir).url, PATH, {"state": state})
+        return list(islice(quick, most))
+    except FAULTS:
+        with connected(server, data_dir, as_json=as_json) as client:
+            asked: Iterator[Any] = client.studies(state=state)
+            return [study.model_dump(mode="json") for study in islice(asked, most)]

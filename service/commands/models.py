@@ -79,7 +79,7 @@ def list_models(
 ) -> None:
     """List uploaded models, newest first."""
     wishes = Wishes(wide=wide, form=form, sort=sort, limit=limit)
-    show_list(asked, asked.client.models(), MODELS, wishes, nothing="no models")
+    show_list(asked.client.models(), MODELS, wishes, as_json=asked.as_json, nothing="no models")
 
 
 @commands.command(epilog="Example: reflectory models upload gru.safetensors --name 'my GRU'")

@@ -1,7 +1,8 @@
 """`python -m tests.benchmarks.start_up`: CPU time of commands, relative to importing typer.
 
-Each command runs in turn with the import, several times; the least of each counts. trio is hidden:
-it comes with what tests need, and the HTTP client imports it where it is there.
+Each command runs in turn with the import, several times; the least of each counts. `list` asks a
+real server, with one study. trio is hidden: it comes with what tests need, and the HTTP client
+imports it where it is there.
 """
 
 import resource
@@ -9,20 +10,25 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.service.listening import listening
+from tests.service.site import Site
 
 COMMANDS: Mapping[str, Sequence[str]] = {
     "--version": ["--version"],
     "--help": ["--help"],
-    "list": ["list", "--server", "http://127.0.0.1:1"],
+    "list": ["list", "--server", "URL"],
 }
 _ROUNDS = 5
 _HIDDEN = "import sys; sys.modules['trio'] = None; "
 
 
-def ratios() -> dict[str, float]:
+def ratios(server: str) -> dict[str, float]:
     """By command, its CPU time over that of `import typer`."""
     programs = {"typer": f"{_HIDDEN}import typer"}
-    for name, words in COMMANDS.items():
+    for name, given in COMMANDS.items():
+        words = [server if word == "URL" else word for word in given]
         run = "from service.cli import main; main()"
         programs[name] = f"{_HIDDEN}sys.argv = ['reflectory', *{words!r}]; {run}"
     least = dict.fromkeys(programs, float("inf"))
@@ -45,6 +51,16 @@ def _seconds(program: str, home: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def main() -> None:
+    """Print the ratios."""
+    with tempfile.TemporaryDirectory() as folder:
+        site = Site(Path(folder) / "data")
+        site.study()
+        with listening(site) as (host, port):
+            for command, ratio in ratios(f"http://{host}:{port}").items():
+                sys.stdout.write(f"{command:<12} {ratio:.1f} times `import typer`\n")
+        site.close()
+
+
 if __name__ == "__main__":
-    for command, ratio in ratios().items():
-        sys.stdout.write(f"{command:<12} {ratio:.1f} times `import typer`\n")
+    main()

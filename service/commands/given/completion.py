@@ -7,12 +7,15 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import typer
 
-from service.client import Client, ClientError
 from service.commands.connection import find_server
 from service.commands.given.references import resolved
+
+if TYPE_CHECKING:
+    from service.client import Client
 
 Completion = tuple[str, str]
 """A value, and what it is."""
@@ -72,8 +75,10 @@ def models(context: typer.Context, incomplete: str) -> list[Completion]:
 
 
 def _asked(
-    context: typer.Context, incomplete: str, ask: Callable[[Client], Iterator[Completion]]
+    context: typer.Context, incomplete: str, ask: "Callable[[Client], Iterator[Completion]]"
 ) -> list[Completion]:
+    from service.client import Client, ClientError
+
     try:
         place = find_server(context.params.get("server"), context.params.get("data_dir"))
         with closing(Client(place.url, timeout=_SECONDS, patience=0)) as client:

@@ -4,12 +4,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
-from service.client import Client, Refused
-from service.http.problem_document import Problem, ProblemFault
+if TYPE_CHECKING:
+    from service.client import Client, Refused
 
 SHORT = 8
 """Letters of an id that a list shows."""
@@ -41,7 +41,7 @@ class Named(Protocol):
 class _Sort:
     noun: str
     nouns: str
-    newest_first: Callable[[Client], Iterator[Named]]
+    newest_first: "Callable[[Client], Iterator[Named]]"
 
 
 _SORTS: Mapping[str, _Sort] = {
@@ -53,7 +53,7 @@ _SORTS: Mapping[str, _Sort] = {
 """By parameter of a command."""
 
 
-def resolved(client: Client, given: Mapping[str, Any]) -> dict[str, Any]:
+def resolved(client: "Client", given: Mapping[str, Any]) -> dict[str, Any]:
     """A command's arguments, with whole ids in the place of what was typed.
 
     A whole id stays as it is. Other text is an exact name, the beginning of an id (4 letters or
@@ -81,7 +81,7 @@ def described(thing: Named) -> str:
     return f'{thing.id[:SHORT]} "{thing.name}"'
 
 
-def _id_of(client: Client, sort: _Sort, text: str) -> str:
+def _id_of(client: "Client", sort: _Sort, text: str) -> str:
     if _ID.fullmatch(text):
         return text
     if latest := _LATEST.fullmatch(text):
@@ -96,7 +96,7 @@ def _id_of(client: Client, sort: _Sort, text: str) -> str:
     raise _several_fit(sort, text, fitting) if fitting else _none_fits(sort, text, things)
 
 
-def _latest(client: Client, sort: _Sort, text: str, *, back: int) -> str:
+def _latest(client: "Client", sort: _Sort, text: str, *, back: int) -> str:
     newest = list(islice(sort.newest_first(client), back + 1))
     if len(newest) <= back:
         count = f"there are {len(newest)}" if newest else f"there are no {sort.nouns}"
@@ -104,7 +104,7 @@ def _latest(client: Client, sort: _Sort, text: str, *, back: int) -> str:
     return newest[back].id
 
 
-def _none_fits(sort: _Sort, text: str, things: Sequence[Named]) -> Refused:
+def _none_fits(sort: _Sort, text: str, things: Sequence[Named]) -> "Refused":
     detail = (
         f"no {sort.noun} {text!r}; allowed are ids, {_LEAST} letters of their beginnings or more, "
         f"exact names, and latest"
@@ -114,12 +114,16 @@ def _none_fits(sort: _Sort, text: str, things: Sequence[Named]) -> Refused:
     return _refused(f"{detail}; the newest {sort.nouns} are", things[:_NEAREST])
 
 
-def _several_fit(sort: _Sort, text: str, fitting: Sequence[Named]) -> Refused:
+def _several_fit(sort: _Sort, text: str, fitting: Sequence[Named]) -> "Refused":
     rest = f"; the newest {_MOST_CANDIDATES} are" if len(fitting) > _MOST_CANDIDATES else ""
     detail = f"{text!r} means {len(fitting)} {sort.nouns}; give more of the id{rest}"
     return _refused(detail, fitting[:_MOST_CANDIDATES])
 
 
-def _refused(detail: str, things: Iterable[Named] = ()) -> Refused:
+def _refused(detail: str, things: Iterable[Named] = ()) -> "Refused":
+    # Where nothing is refused, nothing of it is imported.
+    from service.client import Refused
+    from service.http.problem_document import Problem, ProblemFault
+
     named = tuple(ProblemFault(path=thing.id, message=f'"{thing.name}"') for thing in things)
     return Refused(Problem(title="No such thing", status=404, detail=detail, errors=named))

@@ -1,6 +1,7 @@
 """`doctor`: what is there on this machine and its server, what is wrong, and what to do."""
 
 import importlib
+import logging
 import os
 import platform
 import shutil
@@ -53,6 +54,18 @@ class Finding:
     found: str
     remedy: str | None = None
     """What to do about it; None: nothing."""
+
+
+class _Heard(logging.Handler):
+    """What is logged while something is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a record's message."""
+        self.said.append(record.getMessage())
 
 
 def doctor(
@@ -150,11 +163,18 @@ def _kernels() -> Iterator[Finding]:
     except ValueError as error:
         yield Finding("kernels", Verdict.WRONG, str(error), "unset REFLECTORY_BACKEND")
         return
-    if not kernels_are_built():
+    heard = _Heard()
+    log = logging.getLogger("models")
+    log.addHandler(heard)
+    try:
+        built = kernels_are_built()
+    finally:
+        log.removeHandler(heard)
+    if not built:
         yield Finding(
             "kernels",
             Verdict.WRONG,
-            "the compiled kernels are not there: structured models run several times slower",
+            f"structured models run several times slower: {'; '.join(heard.said) or 'not built'}",
             "install a C++ compiler (such as the package g++), and run this again",
         )
     elif wanted not in (None, "cpp"):

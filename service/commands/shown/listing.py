@@ -14,12 +14,11 @@ from itertools import islice
 from typing import Annotated, Any, Generic, TypeVar, cast
 
 import typer
-from pydantic import BaseModel
 
 from search.documents.readable import NONE
-from service.commands.connection import Asked, print_json
+from service.commands.connection import print_json
 
-_M = TypeVar("_M", bound=BaseModel)
+_M = TypeVar("_M")
 
 _LEAST_NAME = 24
 """Letters of a name that are shown however narrow the terminal is."""
@@ -82,24 +81,31 @@ class Column(Generic[_M]):
 
 
 def show_list(
-    asked: Asked,
     things: Iterable[_M],
     columns: Sequence[Column[_M]],
     wishes: Wishes,
     *,
+    as_json: bool,
     nothing: str,
 ) -> None:
     """Print a list as it is asked for.
 
+    Args:
+        things: documents of the client, or the JSON of such.
+        columns: of a table or CSV.
+        wishes: what the command line says of the list.
+        as_json: whether JSON is asked for by its own option.
+        nothing: what people are told where there is nothing.
+
     Raises:
         typer.BadParameter: there is no such column, or two forms are asked for.
     """
-    if asked.as_json and wishes.form not in (None, Form.JSON):
+    if as_json and wishes.form not in (None, Form.JSON):
         raise typer.BadParameter(f"--json and --output {wishes.form} exclude each other")
     if wishes.sort is not None:
         things = _sorted(things, columns, wishes.sort)
     found = list(islice(things, wishes.limit))
-    form = Form.JSON if asked.as_json else wishes.form or Form.TABLE
+    form = Form.JSON if as_json else wishes.form or Form.TABLE
     if form == Form.TABLE and not found:
         typer.echo(nothing)
         return
@@ -183,11 +189,11 @@ def _print_csv(found: Sequence[_M], columns: Sequence[Column[_M]], _wishes: Wish
 
 
 def _print_json(found: Sequence[_M], _columns: Sequence[Column[_M]], _wishes: Wishes) -> None:
-    print_json([thing.model_dump(mode="json") for thing in found])
+    print_json([*map(_document, found)])
 
 
 def _print_yaml(found: Sequence[_M], _columns: Sequence[Column[_M]], _wishes: Wishes) -> None:
-    typer.echo(as_yaml([thing.model_dump(mode="json") for thing in found]), nl=False)
+    typer.echo(as_yaml([*map(_document, found)]), nl=False)
 
 
 _FORMS: Mapping[Form, Callable[[Sequence[Any], Sequence[Column[Any]], Wishes], None]] = {
@@ -196,6 +202,10 @@ _FORMS: Mapping[Form, Callable[[Sequence[Any], Sequence[Column[Any]], Wishes], N
     Form.CSV: _print_csv,
     Form.YAML: _print_yaml,
 }
+
+
+def _document(thing: Any) -> Any:
+    return thing.model_dump(mode="json") if hasattr(thing, "model_dump") else thing
 
 
 def _plain(value: Any) -> Any:

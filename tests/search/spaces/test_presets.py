@@ -267,7 +267,8 @@ def test_a_preset_of_another_architecture_is_no_point_of_the_space() -> None:
 
 
 def test_an_unknown_preset_is_refused_with_the_list() -> None:
-    with pytest.raises(ValueError, match=r"unknown preset 'rnn-33'; allowed are rnn-32, "):
+    told = r"unknown preset 'rnn-33'; did you mean 'rnn-32'\? allowed are "
+    with pytest.raises(ValueError, match=told):
         study(presets=["rnn-33"])
     with pytest.raises(ValueError, match="twice"):
         study(presets=["rnn-32", "rnn-32"])
