@@ -59,7 +59,7 @@ def examples(folder: Path) -> dict[str, dict[str, Any]]:
         server.start()
         document = server.get("/openapi.json")
         known = {"study_id": "", "number": "0", "dataset_id": "", "model_id": "", "key_id": ""}
-        known["table"] = "highway"
+        known |= {"table": "highway", "name": "growth"}
 
         def ask(method: str, path: str, **given: Any) -> Any:
             url = re.sub(r"{(\w+)}", lambda match: known[match[1]], path)
@@ -90,9 +90,10 @@ def examples(folder: Path) -> dict[str, dict[str, Any]]:
         ask("POST", "/v1/models", files=model)
         one = "/v1/studies/{study_id}/trials/{number}"
         for path, methods in document["paths"].items():
-            of_workers = path.startswith("/v1/agents/")
-            if "get" in methods and not of_workers and not path.endswith(("/events", "/bundle")):
-                ask("GET", path)
+            is_of_workers = path.startswith("/v1/agents/")
+            if "get" in methods and not is_of_workers and not path.endswith(("/events", "/bundle")):
+                params = {"studies": known["study_id"]} if path.endswith("/compare") else {}
+                ask("GET", path, params=params)
         named = {"architecture": "rnn", "parametrization": "dense"}
         ask("POST", "/v1/studies/{study_id}/trials", json=named)
         ask("PATCH", "/v1/studies/{study_id}", json={"budget": {"trials": 6}})

@@ -1,5 +1,6 @@
 """`compress`: from a trained network to smaller ones, and their files, in one command."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -8,13 +9,27 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from search.documents.datasets import DatasetFacts
 from search.documents.objectives import USUAL_OBJECTIVES
 from service.api.fronts.schemas import FrontDocument
 from service.api.models.schemas import ModelDetail, NetworkDetail
 from service.api.studies.schemas import StudyDocument
-from service.commands.connection import UNFINISHED, Asked, asking, complain, print_json
+from service.commands.connection import (
+    UNFINISHED,
+    Asked,
+    asking,
+    complain,
+    is_terminal,
+    print_json,
+)
+from service.commands.given.option_names import by_option
 from service.commands.given.quantities import document_or_name, limits_of
-from service.commands.models import EveryStepOption, NonlinearityOption, SequenceLengthOption
+from service.commands.models import (
+    UPLOAD_OPTIONS,
+    EveryStepOption,
+    NonlinearityOption,
+    SequenceLengthOption,
+)
 from service.commands.networks import NetworkWishes, compress_network
 from service.commands.results import end_if_lost, front_files
 from service.commands.shown.bars import transfer_bar
@@ -28,6 +43,30 @@ _Checkpoint = typer.Argument(
     readable=True,
     help="A .safetensors: the state dict of plain torch layers, or a trial's checkpoint; or the "
     ".onnx of any network.",
+)
+
+
+_OPTIONS: Mapping[str, str] = {
+    **UPLOAD_OPTIONS,
+    "file": "CHECKPOINT",
+    "task": "--task",
+    "limits": "--limit",
+    "parametrizations": "--parametrization",
+    "budget.trials": "--trials",
+    "budget.epochs": "--epochs",
+    "compress.layers": "--layers",
+    "compress.distillation": "--distill",
+    "space.bits": "--bits",
+    "name": "--name",
+}
+"""By part of an upload or of a study's document, the option that says it."""
+_ADVICE: Mapping[str, str] = {
+    'unequal_lengths: "pad"': "`reflectory datasets upload --pad`, and then --task",
+    'missing: "mean"': "`reflectory datasets upload --fill`, and then --task",
+}
+_SEEN = (
+    "the study's validation samples were trained on, so that qualities are too good, the "
+    "original's most of all; send samples that the network has not seen"
 )
 
 
@@ -92,8 +131,9 @@ def compress(
             exists=True,
             dir_okay=False,
             readable=True,
-            metavar="FILE.npz",
-            help="Of an .onnx: arrays for its inputs, samples first.",
+            metavar="FILE",
+            help="In place of --task: a data set to train on, as `datasets upload` takes it; of an "
+            ".onnx: a .npz of arrays for its inputs, samples first.",
         ),
     ] = None,
     objective: Annotated[
@@ -176,7 +216,6 @@ def compress(
     printed, and last the study, the model and the files.
     """
     of_networks = {
-        "--data": data,
         "--objective": objective,
         "--metric": metric,
         "--labels": labels,
@@ -220,11 +259,16 @@ def compress(
         compress_network(asked, checkpoint, wishes, out=out, waits=not no_wait)
         return
     _refuse_options(of_networks, "an .onnx", checkpoint)
-    if task is None:
-        raise typer.BadParameter("missing; it is what the network does", param_hint="--task")
+    if (task is None) == (data is None):
+        raise typer.BadParameter(
+            "name the task, or a file of data by --data; allowed is one of them",
+            param_hint="--task",
+        )
     if out is not None and out.is_file():
         raise typer.BadParameter(f"{out} is a file; allowed is a folder", param_hint="--out")
-    document_of_task = document_or_name(task, option="--task")
+    document_of_task: Mapping[str, Any] = (
+        {} if task is None else document_or_name(task, option="--task")
+    )
     budget = {"trials": trials, "epochs": epochs}
     document: dict[str, Any] = {
         "name": name or f"{checkpoint.stem}, compressed",
@@ -235,7 +279,12 @@ def compress(
         "budget": {name: value for name, value in budget.items() if value is not None},
     }
     client, quiet = asked.client, asked.as_json
-    with transfer_bar(checkpoint.name, quiet=quiet, afterwards="the server reads it") as told:
+    if data is not None:
+        document_of_task = {"kind": "dataset", "id": _uploaded(asked, data)}
+    with (
+        by_option(_OPTIONS, as_json=quiet),
+        transfer_bar(checkpoint.name, quiet=quiet, afterwards="the server reads it") as told,
+    ):
         model = client.upload_model(
             checkpoint,
             nonlinearity=nonlinearity,
@@ -245,12 +294,33 @@ def compress(
         )
     document["task"] = _laid_out(document_of_task, model)
     document["compress"] |= {"model": model.id}
-    study = client.submit(document)
+    with by_option(_OPTIONS, as_json=quiet):
+        study = client.submit(document)
     if no_wait:
         begun = {"study": study.id, "model": model.id, "files": list[str]()}
         asked.show(begun, links_of(client, study))
         return
     _finish(asked, study, model, out)
+
+
+def _uploaded(asked: Asked, data: Path) -> str:
+    """Upload a data set; its id. Where it has no parts, say what that means for the results."""
+    with (
+        by_option({"file": "--data"}, as_json=asked.as_json, advice=_ADVICE),
+        transfer_bar(data.name, quiet=asked.as_json, afterwards="the server reads it") as told,
+    ):
+        dataset = asked.client.upload_dataset(data, told=told)
+    facts = dataset.facts
+    if isinstance(facts, DatasetFacts) and "validation" not in facts.samples:
+        # The study draws a validation part out of these samples.
+        if not asked.as_json and is_terminal() and sys.stdin.isatty():
+            if typer.confirm("Was the network trained on samples of this file?"):
+                complain(_SEEN)
+        elif not asked.as_json:
+            complain(
+                f"{data.name} has no validation part. If it holds what was trained on: {_SEEN}"
+            )
+    return dataset.id
 
 
 def _finish(

@@ -68,8 +68,11 @@ def report(
         typer.Option(dir_okay=False, help="File to write; by default study-ID.html."),
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Tables alone: no figures, no script, not 5 MB.")
+    ] = False,
 ) -> None:
-    """Write a study's report: one HTML page with its plots, that needs nothing else.
+    """Write a study's report: one HTML page with its figures, that needs nothing else.
 
     Of one trial of a study that compresses an ONNX network, print the figures of its file and of
     each layer.
@@ -79,7 +82,7 @@ def report(
             raise typer.BadParameter("--out and --open are of the whole study; name no trial")
         _report_of_file(asked, study_id, trial)
         return
-    page = asked.client.study_report(study_id)
+    page = asked.client.study_report(study_id, plain=plain)
     # The server's own word for the study: what the user wrote names no path.
     file = Path(f"study-{asked.client.study(study_id).id}.html") if out is None else out
     write_whole(file, page, private=False)

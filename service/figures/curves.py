@@ -24,8 +24,6 @@ Scale: TypeAlias = Literal["auto", "linear", "log"]
 MOST_CURVES: Final = 12
 """How many trials a panel tells apart."""
 
-_COLUMNS: Final = 2
-
 
 def curves_figure(
     histories: Mapping[int, Sequence[MetricRecord]],
@@ -34,6 +32,7 @@ def curves_figure(
     names: Mapping[int, str] | None = None,
     across: Across = "epoch",
     scale: Scale = "auto",
+    columns: int = 2,
     theme: Theme = "light",
 ) -> Json:
     """The epochs of some trials; a panel of which nothing is known is left out.
@@ -47,6 +46,7 @@ def curves_figure(
         names: trial -> its model in words.
         across: epochs, or the seconds of training until then.
         scale: of all y axes; `auto` is logarithmic where values are far apart.
+        columns: how many panels stand side by side.
         theme: of the page.
     """
     title = f"Learning curves of trial {', '.join(map(str, histories))}" if histories else "Curves"
@@ -65,8 +65,8 @@ def curves_figure(
     if not panels:
         return nothing(theme, title, "None of these trials has trained an epoch yet.")
     figure = Figure(theme, title)
-    rows = math.ceil(len(panels) / _COLUMNS)
-    columns = min(_COLUMNS, len(panels))
+    columns = min(columns, len(panels))
+    rows = math.ceil(len(panels) / columns)
     shown: set[int] = set()
     for place, (name, series) in enumerate(panels):
         key = "" if place == 0 else str(place + 1)

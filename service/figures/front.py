@@ -179,8 +179,13 @@ class _Panel:
         sizes = self._sizes(here)
         for name, colour in ordered_colours(map(self.study.colour_name, drawn)).items():
             group = [trial for trial in here if self.study.colour_name(trial) == name]
-            if group:
-                self.figure.data.append(self._points(group, name, colour, sizes, drawn))
+            others = [trial for trial in group if trial.number not in self.study.on_front]
+            points = [trial for trial in group if trial.number in self.study.on_front]
+            if others:
+                self.figure.data.append(self._points(others, name, colour, sizes, drawn))
+            if points:
+                trace = self._points(points, name, colour, sizes, drawn)
+                self.figure.data.append(trace | (self._errors(points) if self._has_errors else {}))
         self._stars(here)
         self._beside(baselines, here)
 
@@ -252,9 +257,11 @@ class _Panel:
             trace["selectedpoints"] = [
                 place for place, trial in enumerate(trials) if trial.number in study.selected
             ]
-        if self.y == "quality":
-            trace |= self._errors(trials)
         return trace
+
+    @property
+    def _has_errors(self) -> bool:
+        return self.y == "quality"
 
     def _errors(self, trials: Sequence[TrialSummary]) -> Json:
         """How far points of the front may be off: over seeds, or else by the validation samples."""

@@ -77,12 +77,12 @@ def parallel_figure(
     colours = ordered_colours(map(study.colour_name, known))
     for name in sorted({study.colour_name(trial) for trial in drawn}):
         group = [trial for trial in drawn if study.colour_name(trial) == name]
+        figure.data.append(_key(name, colours[name]))
         weak = [trial for trial in group if trial.number not in strong]
         loud = [trial for trial in group if trial.number in strong]
         for some, is_loud in ((weak, False), (loud, True)):
             if some:
-                first = is_loud or not loud
-                figure.data.append(_lines(some, axes, name, colours[name], is_loud, legend=first))
+                figure.data.append(_lines(some, axes, name, colours[name], is_loud))
     _scales(figure, axes)
     figure.caption.append(f"{len(drawn):,} of {len(study.trials):,} complete trials are drawn.")
     if left_out:
@@ -97,7 +97,6 @@ def parallel_figure(
         "height": 420,
         "legend": {"orientation": "h", "y": -0.08, "x": 0, "yanchor": "top"},
         "margin": {"l": 56, "r": 56, "t": 64, "b": 40},
-        "newselection": {"mode": "gradual"},
     }
     return figure.json()
 
@@ -188,14 +187,26 @@ def _choice(name: str, values: Mapping[int, Any]) -> _Axis:
     return _Axis(name, values, lambda value: places[str(value)], ticks)
 
 
+def _key(name: str, colour: str) -> Json:
+    """The legend's line: that of a trace would be as pale as the trace."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": text(name),
+        "legendgroup": name,
+        "x": [None],
+        "y": [None],
+        "hoverinfo": "skip",
+        "line": {"color": colour, "width": 2},
+    }
+
+
 def _lines(
     trials: Sequence[TrialSummary],
     axes: Sequence[_Axis],
     name: str,
     colour: str,
     is_loud: bool,
-    *,
-    legend: bool,
 ) -> Json:
     x: list[int | None] = []
     y: list[float | None] = []
@@ -220,7 +231,7 @@ def _lines(
         "mode": "lines+markers",
         "name": text(name),
         "legendgroup": name,
-        "showlegend": legend,
+        "showlegend": False,
         "x": x,
         "y": y,
         "customdata": numbers,

@@ -167,6 +167,7 @@ def _curves(asked: Asked) -> Json:
         names={trial.number: f"{trial.architecture} × {trial.parametrization}" for trial in known},
         across=choice.across,
         scale=choice.scale,
+        columns=choice.panels,
         theme=choice.theme,
     )
 

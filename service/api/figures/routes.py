@@ -52,7 +52,7 @@ def get_figure(
             ge=1,
             le=2,
             description="for how wide a page: with 2, `front` shows a third objective beside the "
-            "first, and with 1 as sizes; `parallel` has fewer axes with 1",
+            "first, and with 1 as sizes; `parallel` has fewer axes then, and `curves` one column",
         ),
     ] = 2,
     across: Annotated[Across, Query(description="of `curves`: what the x axis counts")] = "epoch",

@@ -48,7 +48,7 @@ def front_table(front: FrontDocument, *, hyperparameters: bool = False) -> Table
     table.add_column("vs\ndense", justify="right")
     with_bytes = any(_file_bytes(point) is not None for point in front.points)
     if with_bytes:
-        table.add_column("file", justify="right", no_wrap=True)
+        table.add_column("file\nKB", justify="right", no_wrap=True)
     with_latency = any(point.latency_p99 is not None for point in front.points)
     if with_latency:
         table.add_column("latency\np99", justify="right")
@@ -72,7 +72,7 @@ def front_table(front: FrontDocument, *, hyperparameters: bool = False) -> Table
         cells.append(f"{ratio}\nslower" if point.slower else ratio)
         if with_bytes:
             size = _file_bytes(point)
-            cells.append(NONE if size is None else in_words(size))
+            cells.append(NONE if size is None else f"{size / 1000:,.1f}")
         if with_latency:
             cells.append(shown(point.latency_p99, "latency"))
         if hyperparameters:

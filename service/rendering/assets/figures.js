@@ -8,6 +8,7 @@ const WIDE = matchMedia("(min-width: 1000px)");
 
 export const boxes = [...document.querySelectorAll("[data-figure]")];
 const texts = new Map();
+const sent = new Map();
 const near = new Set();
 let outlined = null;
 
@@ -51,6 +52,7 @@ async function draw(box) {
     return;
   }
   const figure = JSON.parse(text);
+  keepZoom(box, figure.layout);
   figure.layout.selections = outlined === box ? (box.layout?.selections ?? []) : [];
   // What a reader drew is no longer what is selected once the choice has changed.
   figure.layout.selectionrevision = wanted;
@@ -64,6 +66,29 @@ async function draw(box) {
   say(box, figure.layout.meta.caption);
   if (isNew) {
     box.dispatchEvent(new CustomEvent("figure:new", { bubbles: true }));
+  }
+}
+
+// A new answer may have other ranges, for a front that grew: where a reader zoomed, theirs stay, as
+// long as the axis is of the same thing.
+function keepZoom(box, layout) {
+  const before = sent.get(box) ?? {};
+  sent.set(box, {});
+  for (const [name, axis] of Object.entries(layout).filter(([key]) => /^[xy]axis\d*$/.test(key))) {
+    const title = axis.title?.text;
+    // A copy: Plotly writes a zoom into the very list that it was given.
+    sent.get(box)[name] = { title, range: axis.range && [...axis.range] };
+    const now = box.layout?.[name];
+    const last = before[name];
+    if (now === undefined || last === undefined || last.title !== title) {
+      continue;
+    }
+    if (now.autorange === true && last.range !== undefined) {
+      delete axis.range;
+      axis.autorange = true;
+    } else if (now.range !== undefined && String(now.range) !== String(last.range)) {
+      axis.range = [...now.range];
+    }
   }
 }
 

@@ -47,10 +47,17 @@ def decoded(
     return found
 
 
-def refusal(content: bytes, suffix: str, options: ReadingOptions | None = None) -> str:
+def refusal(
+    content: bytes,
+    suffix: str,
+    options: ReadingOptions | None = None,
+    *,
+    most_bytes: int = MOST_BYTES,
+) -> str:
     """The sentence that refuses a file."""
+    files, given = {"file": io.BytesIO(content)}, options or ReadingOptions()
     with pytest.raises(DataError) as refused:
-        decoded(content, suffix, options)
+        decode(files, suffix=suffix, options=given, most_bytes=most_bytes)
     return str(refused.value)
 
 

@@ -27,6 +27,8 @@ UNKNOWN = "000000000000"
 OPEN = {
     ("GET", "/healthz"),
     ("GET", "/readyz"),
+    ("GET", "/assets/plotly.min.js"),
+    ("GET", "/assets/plotly.css"),
     ("GET", "/login"),
     ("POST", "/login"),
     ("POST", "/logout"),
@@ -121,11 +123,12 @@ class Two:
     def path(self, route: str, **other: str) -> str:
         path = route.replace("{rest:path}", DASHBOARD.get(route, ""))
         path = path.replace("{path:path}", "index.md")
-        values = {**self.values, "optuna": str(self.optuna), "table": "ucr", **other}
+        named = {"optuna": str(self.optuna), "table": "ucr", "name": "front"}
+        values = {**self.values, **named, **other}
         for name, value in values.items():
             path = path.replace(f"{{{name}}}", value)
         assert "{" not in path, f"say in this test what {route} is called with"
-        return path
+        return f"{path}?studies={values['study_id']}" if route == "/v1/figures/compare" else path
 
 
 @pytest.fixture(scope="module")

@@ -315,7 +315,7 @@ def test_a_conditional_hyperparameter_leaves_a_gap_and_a_log_space_a_log_axis() 
     }
     assert [places[n, 2] for n in range(3)] == pytest.approx([0, 1, 0.5])
     assert [places[n, 3] for n in range(3)] == [0, None, 1]
-    assert all(trace.get("connectgaps") is False for trace in figure["data"] if "line" in trace)
+    assert all(trace["connectgaps"] is False for trace in figure["data"] if "customdata" in trace)
 
 
 def epoch(number: int, **given: Any) -> MetricRecord:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.browser
 CHROMIUM = shutil.which("chromium")
 DRIVER = shutil.which("chromedriver")
 SPEC = {"name": "digits for the eye"}
-MARKS = (By.CSS_SELECTOR, "#plot .marks a")
+POINTS = (By.CSS_SELECTOR, "#points tr[data-trial]")
 
 TOO_WIDE = """
 const [width] = arguments;
@@ -153,8 +153,28 @@ def fill_in(browser: webdriver.Chrome, wanted: str, text: str) -> None:
     press(browser, text)
 
 
-def marks(browser: webdriver.Chrome) -> list[str]:
-    return [str(mark.get_attribute("id")) for mark in browser.find_elements(*MARKS)]
+def points(browser: webdriver.Chrome) -> set[int]:
+    """The trials of the table of the front."""
+    rows = browser.find_elements(*POINTS)
+    return {int(str(row.get_attribute("data-trial"))) for row in rows}
+
+
+DRAWN = """
+const box = document.getElementById(arguments[0]);
+if (!box?.data || box.querySelector(".points path") === null) return null;
+return box.data.flatMap((trace) => trace.customdata ?? []).filter((number) => number !== null);
+"""
+"""The trials that a figure shows; null while it is not drawn."""
+
+
+def drawn(browser: webdriver.Chrome, figure: str) -> set[int]:
+    """The trials in a figure, once it is there."""
+    box = browser.find_element(By.ID, figure)
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", box)
+    found = wait_until(
+        browser, lambda: browser.execute_script(DRAWN, figure), f"a drawing of {figure}"
+    )
+    return set(found)
 
 
 @pytest.fixture(scope="module")
@@ -200,11 +220,11 @@ def study(server: Server, browser: webdriver.Chrome) -> dict:
     seen = set()
 
     def ended() -> bool:
-        seen.add(len(marks(browser)))
+        seen.add(len(points(browser)))
         return "finished" in browser.find_element(By.ID, "standing").text
 
     wait_until(browser, ended, "the end of the study")
-    wait_until(browser, lambda: marks(browser), "a front")
+    wait_until(browser, lambda: points(browser), "a front")
     assert browser.execute_script("return window.sameDocument"), "the page was loaded again"
     assert len(seen) > 1, "the front never moved"
     (listed,) = server.get("/v1/studies")["items"]
@@ -217,7 +237,8 @@ def test_the_page_that_was_watched_shows_the_front_that_the_api_gives(
 ) -> None:
     picture(browser, "study")
     front = server.get(study["links"]["front"])
-    assert marks(browser) == [f"mark-{point['trial']}" for point in front["points"]]
+    assert points(browser) == {point["trial"] for point in front["points"]}
+    assert points(browser) <= drawn(browser, "figure-front")
     shown = text_of(browser)
     for point in front["points"]:
         assert f"{point['values']['parameters']:,}" in shown
@@ -230,30 +251,16 @@ def test_axes_are_chosen_without_a_new_page(server, study, browser) -> None:
     browser.execute_script("window.sameDocument = true")
 
     def title() -> str:
-        return str(browser.find_element(By.CSS_SELECTOR, "#plot svg").get_attribute("aria-label"))
+        summary = browser.find_element(By.ID, "figure-front").get_attribute("aria-label")
+        return str(summary)
 
-    assert title().startswith("Front: accuracy over parameters")
+    wait_until(browser, lambda: title().startswith("Front: accuracy over parameters"), "a figure")
     tab_to(browser, "#axis-y")
     press(browser, "t")
     wait_until(browser, lambda: "Front: throughput" in title(), "throughput on the y axis")
-    assert browser.find_elements(By.CSS_SELECTOR, "#plot .baselines path"), (
-        "dense baselines beside points"
-    )
     assert "y=throughput" in browser.current_url
     assert browser.switch_to.active_element.get_attribute("id") == "axis-y"
     picture(browser, "study-other-axes")
-    fill_in(browser, "#chosen-curves", "0, 1")
-    press(browser, Keys.ENTER)
-    wait_until(browser, lambda: "curves=0" in browser.current_url, "the chosen curves")
-    keys = "#panels .key a"
-    wait_until(
-        browser,
-        lambda: (
-            [link.text for link in browser.find_elements(By.CSS_SELECTOR, keys)]
-            == ["trial 0", "trial 1"]
-        ),
-        "two curves",
-    )
     assert browser.execute_script("return window.sameDocument")
     assert console_errors(browser) == []
 
@@ -263,11 +270,8 @@ def test_a_point_is_reached_by_keyboard_and_its_checkpoint_downloaded(
 ) -> None:
     base = str(server.http.base_url).rstrip("/")
     browser.get(base + study["links"]["page"])
-    mark = tab_to(browser, "#plot .marks a")
-    number = int(str(mark.get_attribute("id")).removeprefix("mark-"))
-    tip = browser.find_element(By.CLASS_NAME, "tip")
-    assert tip.is_displayed()
-    assert f"trial {number}" in tip.text
+    link = tab_to(browser, "#points tr[data-trial] a")
+    number = int(link.text)
     press(browser, Keys.ENTER)
     wait_for(browser, f"Trial {number}", "Hyperparameters", "how it was measured")
     picture(browser, "trial")
