@@ -29,7 +29,7 @@ class _Unloadable:
         return ModuleSpec(name, self) if name == _PACKAGE else None
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """a module as others, into which nothing will come."""
+        """A module as others, into which nothing will come."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Load nothing.
