@@ -13,8 +13,8 @@ from types import ModuleType
 _PACKAGE = "pandas"
 
 
-class _Absent:
-    """Answers as if pandas were not installed."""
+class _Unloadable:
+    """What looks for pandas finds it, and what imports it is told that it is not there."""
 
     def find_spec(
         self,
@@ -22,17 +22,26 @@ class _Absent:
         path: Sequence[str] | None = None,  # noqa: ARG002 -- names of the protocol
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
-        """Nothing for all other names.
+        """Where pandas would come from; nothing for all other names.
+
+        Nothing is raised here: torch asks where packages are, and does not import them.
+        """
+        return ModuleSpec(name, self) if name == _PACKAGE else None
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """A module as others, into which nothing will come."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Load nothing.
 
         Raises:
-            ModuleNotFoundError: it is asked for pandas.
+            ModuleNotFoundError: always.
         """
-        if name == _PACKAGE:
-            raise ModuleNotFoundError(f"No module named {name!r} in a server's process", name=name)
-        return None
+        name = module.__name__
+        raise ModuleNotFoundError(f"No module named {name!r} in a server's process", name=name)
 
 
 def keep_pandas_out() -> None:
     """Have this process, and what it forks, do without pandas. Asking twice is harmless."""
-    if not any(isinstance(finder, _Absent) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Absent())
+    if not any(isinstance(finder, _Unloadable) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Unloadable())

@@ -8,7 +8,6 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 import httpx2
-from stamina import AsyncRetryingCaller, RetryingCaller
 
 _T = TypeVar("_T")
 
@@ -61,7 +60,19 @@ def again(work: Callable[[], _T], patience: float) -> _T:
     Raises:
         TransportError, NotYet: the last fault, when the patience was used up.
     """
-    return RetryingCaller(**_PAUSES)(_Patience(patience), work)
+    try:
+        return work()
+    except TRANSIENT as fault:
+        faults = [fault]
+    # Most programs meet no fault, and start without what counts tries.
+    from stamina import RetryingCaller
+
+    def resumed() -> _T:
+        if faults:
+            raise faults.pop()
+        return work()
+
+    return RetryingCaller(**_PAUSES)(_Patience(patience), resumed)
 
 
 async def again_awaited(work: Callable[[], Awaitable[_T]], patience: float) -> _T:
@@ -70,7 +81,18 @@ async def again_awaited(work: Callable[[], Awaitable[_T]], patience: float) -> _
     Raises:
         TransportError, NotYet: the last fault, when the patience was used up.
     """
-    return await AsyncRetryingCaller(**_PAUSES)(_Patience(patience), work)
+    try:
+        return await work()
+    except TRANSIENT as fault:
+        faults = [fault]
+    from stamina import AsyncRetryingCaller
+
+    async def resumed() -> _T:
+        if faults:
+            raise faults.pop()
+        return await work()
+
+    return await AsyncRetryingCaller(**_PAUSES)(_Patience(patience), resumed)
 
 
 class _Patience:

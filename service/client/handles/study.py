@@ -43,7 +43,7 @@ class StudyHandle(StudyDocument):
     call that changes it.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(ignored_types=MIRRORED)
+    model_config: ClassVar[ConfigDict] = ConfigDict(ignored_types=MIRRORED, defer_build=True)
 
     _client: Any = PrivateAttr()
 

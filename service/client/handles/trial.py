@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 class TrialHandle(TrialDetail):
     """A trial as it was when it was asked for, and the calls that are about it."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(ignored_types=MIRRORED)
+    model_config: ClassVar[ConfigDict] = ConfigDict(ignored_types=MIRRORED, defer_build=True)
 
     _client: Any = PrivateAttr()
     _study_id: str = PrivateAttr()
