@@ -154,7 +154,7 @@ def test_one_bad_set_of_three_stores_nothing_and_is_named(client: TestClient) ->
         ({"tasks": None}, "", ("neither",)),
         ({"task": {"kind": "digits"}}, "", ("both",)),
         ({"tasks": None, "task": {"kind": "digits"}}, "", ("no list",)),
-        ({"naem": "x"}, "naem", ("unknown key", "name", "collection_budget", "objectives")),
+        ({"naem": "x"}, "naem", ("unknown key", "name")),
         ({"budget": {"trials": 0}}, "budget.trials", ("greater than or equal to 1",)),
         ({"limits": {"parameters": 3}}, "limits.parameters", ("3", "fewer")),
         (

@@ -161,11 +161,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
         dataset = two.ask(OURS, "POST", "/v1/datasets", files={"file": ("a.csv", CSV)}).json()
         files = {"file": ("gru.safetensors", saved(plain(outputs=10)))}
         model = two.ask(OURS, "POST", "/v1/models", files=files).json()
-        several = {**SMALL_SPEC, "name": "several of ours", "task": None, "tasks": [TASK]}
-        collection = two.ask(OURS, "POST", "/v1/collections", json=several).json()
         two.values |= {
             "study_id": study.id,
-            "collection_id": collection["id"],
             "number": "0",
             "dataset_id": dataset["id"],
             "model_id": model["id"],
@@ -173,6 +170,9 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
         }
         [summary] = two.ask(OURS, "GET", "/api/studies").json()["study_summaries"]
         two.optuna = summary["study_id"]
+        several = {**SMALL_SPEC, "name": "several of ours", "task": None, "tasks": [TASK]}
+        collection = two.ask(OURS, "POST", "/v1/collections", json=several).json()
+        two.values["collection_id"] = collection["id"]
         two.secrets |= {
             study.id,
             study.name,
