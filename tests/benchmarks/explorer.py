@@ -157,13 +157,14 @@ def _measure(folder: Path, codes: Mapping[str, Path], ids: Mapping[int, str], lo
         for (name, size), seen in found.items()
         for figure in FIGURES
     }
+    lines: list[str] = []
     for (name, size), seen in found.items():
         told = ", ".join(f"{figure} {middle[name, size, figure]:.0f}" for figure in FIGURES)
-        print(
-            f"{name}, {size:5,} trials: {told} ms; the first load drawn {seen[0]['drawn']:.0f} ms"
-        )
-    for size, seen in selections.items():
-        print(f"selection, {size:5,} trials: shown after {statistics.median(seen[1:]):.0f} ms")
+        first = f"the first load drawn {seen[0]['drawn']:.0f} ms"
+        lines.append(f"{name}, {size:5,} trials: {told} ms; {first}")
+    for size, shown in selections.items():
+        after = statistics.median(shown[1:])
+        lines.append(f"selection, {size:5,} trials: shown after {after:.0f} ms")
     for figure in FIGURES:
         grown = middle["new", SIZES[1], figure] / middle["new", SIZES[0], figure]
         words = [f"{SIZES[1]:,} to {SIZES[0]} trials {grown:.2f}x"]
@@ -173,7 +174,8 @@ def _measure(folder: Path, codes: Mapping[str, Path], ids: Mapping[int, str], lo
                 f"{middle['new', size, figure] / middle['old', size, figure]:.2f}x"
                 for size in ids
             ]
-        print(f"{figure}: {'; '.join(words)}")
+        lines.append(f"{figure}: {'; '.join(words)}")
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
