@@ -85,6 +85,8 @@ PRIVATE_TEXT: Mapping[str, str] = {
     r"counts for nothing": "is ignored",
     r"stores where it is": "saves a checkpoint",
 }
+DOCSTRINGS = {ROOT / "deploy/docs/reference" / name for name in ("http.md", "python.md")}
+"""Pages that are docstrings, which are mended where they stand."""
 ASK_AND_TELL = "search/README.md"
 """Says what Optuna is told."""
 
@@ -207,14 +209,13 @@ def _texts() -> dict[str, str]:
     paths = [
         ROOT / "README.md",
         *(ROOT / package / "README.md" for package in PACKAGES),
-        *sorted((ROOT / "deploy").rglob("*.md")),
+        *sorted(set((ROOT / "deploy").rglob("*.md")) - DOCSTRINGS),
         *sorted((ROOT / "service/rendering/templates").iterdir()),
     ]
-    # What a template computes by is no word that anybody reads.
+    # What a template computes by, and what a page shows as code, is no word that anybody reads.
+    hidden = r"{[{%#].*?[}%#]}|`[^`\n]*`"
     texts = {
-        str(path.relative_to(ROOT)): re.sub(
-            r"{[{%#].*?[}%#]}", "", path.read_text(), flags=re.DOTALL
-        )
+        str(path.relative_to(ROOT)): re.sub(hidden, "", path.read_text(), flags=re.DOTALL)
         for path in paths
     }
     return texts | {"--help": all_help()}
