@@ -87,7 +87,7 @@ def test_a_dry_run_describes_the_space_and_stores_nothing(client: TestClient) ->
         ),
         ({"space": {"hidden_size": {"low": 8}}}, "space.hidden_size.high", ("required",)),
         ({"space": {"low_rank.d": 4000}}, "space.low_rank.d", ("4000", "allowed is 1 to 128")),
-        ({"space": {"dropout": 0.5}}, "space.dropout", ("dropout", "hidden_size")),
+        ({"space": {"dropout": 0.5}}, "space.dropout", ("did you mean 'layer_dropout'?",)),
         ({"limits": {"parameters": 3}}, "limits.parameters", ("3", "fewer")),
     ],
 )
