@@ -116,7 +116,10 @@ def worth_a_curve(session: Session, study_id: str, front: Front) -> list[int]:
 def dimensions_on_front(front: Front) -> Mapping[str, int]:
     """Dimension -> how many points of a front have it."""
     # Every trial has one of these.
-    found = dict.fromkeys(("architecture", "parametrization"), len(front.points))
+    found: dict[str, int] = {
+        "architecture": len(front.points),
+        "parametrization": len(front.points),
+    }
     for point in front.points:
         for name in point.hyperparameters:
             found[name] = found.get(name, 0) + 1
