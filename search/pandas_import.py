@@ -7,13 +7,14 @@ server.
 
 import sys
 from collections.abc import Sequence
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 _PACKAGE = "pandas"
 
 
-class _Unloadable:
+class _Unloadable(Loader):
     """What looks for pandas finds it, and what imports it is told that it is not there."""
 
     def find_spec(

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from search.papers.finding import row_named, rows_named, table_named, unknown
+from search.papers.paper_table import Table
 from search.papers.ranks import Pair, Ranks, ranks_of
 from search.papers.row import Preset, Row, System
 from search.papers.searched import SEARCHED
-from search.papers.table import Table
 from search.papers.tables import TABLES
 
 _ROWS = [(table, row) for table in TABLES.values() for row in table.rows]

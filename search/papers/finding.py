@@ -5,8 +5,8 @@ from difflib import get_close_matches
 
 from search.documents.papers import RowEntry
 from search.errors import UnknownName
+from search.papers.paper_table import Table
 from search.papers.searched import SEARCHED
-from search.papers.table import Table
 from search.papers.tables import TABLES
 
 _ALIKE = 0.5

@@ -16,6 +16,7 @@ from service.api.collections.schemas import (
     ResultsDocument,
 )
 from service.api.paths import COLLECTIONS, collection_path
+from service.client.studies import spec_document
 from service.client.transport.described import Described
 from service.client.transport.steps import Steps, Stream, call, stream
 
@@ -38,8 +39,8 @@ class CollectionCalls(Described):
         """
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return (
-            yield from self._ask(
-                CollectionDocument, "POST", COLLECTIONS, body=_document(spec), headers=headers
+            yield from self.ask(
+                CollectionDocument, "POST", COLLECTIONS, body=spec_document(spec), headers=headers
             )
         )
 
@@ -48,26 +49,26 @@ class CollectionCalls(Described):
         """Describe what the studies of a collection would search, and store nothing."""
         params = {"dry_run": "true"}
         return (
-            yield from self._ask(
-                CollectionDryRun, "POST", COLLECTIONS, body=_document(spec), params=params
+            yield from self.ask(
+                CollectionDryRun, "POST", COLLECTIONS, body=spec_document(spec), params=params
             )
         )
 
     @stream
     def collections(self) -> Stream[CollectionEntry]:
         """All collections, newest first."""
-        yield from self._pages(CollectionPage, COLLECTIONS, {})
+        yield from self.pages(CollectionPage, COLLECTIONS, {})
 
     @call
     def collection(self, collection_id: str) -> Steps[CollectionDocument]:
         """One collection, and where each of its studies stands."""
-        return (yield from self._ask(CollectionDocument, "GET", collection_path(collection_id)))
+        return (yield from self.ask(CollectionDocument, "GET", collection_path(collection_id)))
 
     @call
     def collection_results(self, collection_id: str) -> Steps[ResultsDocument]:
         """The best trial and the front of each data set, so far."""
         path = f"{collection_path(collection_id)}/results"
-        return (yield from self._ask(ResultsDocument, "GET", path))
+        return (yield from self.ask(ResultsDocument, "GET", path))
 
     @call
     def collection_table(self, collection_id: str, *, format: str = "markdown") -> Steps[str]:
@@ -90,31 +91,27 @@ class CollectionCalls(Described):
         """
         query = urlencode([("kinds", kind) for kind in kinds])
         path = f"{collection_path(collection_id)}/ranks?{query}"
-        return (yield from self._ask(RanksDocument, "GET", path))
+        return (yield from self.ask(RanksDocument, "GET", path))
 
     @call
     def pause_collection(self, collection_id: str) -> Steps[CollectionDocument]:
         """Pause all studies of a collection. Asking twice is harmless."""
         path = f"{collection_path(collection_id)}/pause"
-        return (yield from self._ask(CollectionDocument, "POST", path))
+        return (yield from self.ask(CollectionDocument, "POST", path))
 
     @call
     def resume_collection(self, collection_id: str) -> Steps[CollectionDocument]:
         """Resume all paused studies of a collection. Asking twice is harmless."""
         path = f"{collection_path(collection_id)}/resume"
-        return (yield from self._ask(CollectionDocument, "POST", path))
+        return (yield from self.ask(CollectionDocument, "POST", path))
 
     @call
     def cancel_collection(self, collection_id: str) -> Steps[CollectionDocument]:
         """End all studies of a collection at once. Asking twice is harmless."""
         path = f"{collection_path(collection_id)}/cancel"
-        return (yield from self._ask(CollectionDocument, "POST", path))
+        return (yield from self.ask(CollectionDocument, "POST", path))
 
     @call
     def delete_collection(self, collection_id: str) -> Steps[None]:
         """Delete a collection with all of its studies, which have ended."""
         yield from self._remove(collection_path(collection_id))
-
-
-def _document(spec: Mapping[str, Any] | BaseModel) -> Any:
-    return spec.model_dump(mode="json") if isinstance(spec, BaseModel) else dict(spec)

@@ -14,7 +14,7 @@ from service.api.events.schemas import Event
 from service.api.paths import STUDIES, study_path
 from service.api.studies.schemas import StudyDocument, StudyPage
 from service.api.webhooks.schemas import DeliveryDocument, DeliveryList
-from service.client.backoff import TRANSIENT, NotYet
+from service.client.transport.backoff import TRANSIENT, NotYet
 from service.client.transport.described import Described
 from service.client.transport.steps import (
     Close,

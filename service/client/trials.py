@@ -18,11 +18,11 @@ from service.api.trials.schemas import (
     TrialDocument,
     TrialPage,
 )
-from service.client.backoff import Busy, NotYet
 from service.client.downloaded import Downloaded, DownloadedBundle
 from service.client.downloads import ToldProgress, whole_zip
 from service.client.errors import Refused, Unfinished
 from service.client.files import FileCalls, missing_in
+from service.client.transport.backoff import Busy, NotYet
 from service.client.transport.steps import (
     Close,
     Item,

@@ -54,7 +54,7 @@ def list_collections(
     """List collections, newest first."""
     wishes = Wishes(wide=wide, form=form, sort=sort, limit=limit)
     found = asked.client.collections()
-    show_list(asked, found, COLLECTIONS, wishes, nothing="no collections")
+    show_list(found, COLLECTIONS, wishes, as_json=asked.as_json, nothing="no collections")
 
 
 @commands.command(epilog="Example: reflectory collections show 5d41402abc4b")

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,8 @@ from sklearn.datasets import load_digits
 
 def enlarged_digits() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """The 1,797 digits, each pixel made 3x3, with a margin of two, in 0..255."""
-    images, labels = load_digits(return_X_y=True)
+    digits: Any = load_digits()
+    images, labels = digits.data, digits.target
     small = np.rint(images.reshape(-1, 8, 8) * 255 / 16).astype(np.uint8)
     large = np.kron(small, np.ones((1, 3, 3), dtype=np.uint8))
     return np.pad(large, ((0, 0), (2, 2), (2, 2))), labels.astype(np.uint8)

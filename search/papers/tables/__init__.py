@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from search.papers.table import Table
+from search.papers.paper_table import Table
 from search.papers.tables.addition_table import ADDITION
 from search.papers.tables.copy_table import COPY
 from search.papers.tables.depth_table import DEPTH

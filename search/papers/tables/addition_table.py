@@ -6,8 +6,8 @@ from models.architectures import Gru, Rnn
 from models.parametrizations import Dense, LowRank
 from search.documents.papers import Claim, Fails, PrintedValue, Reaches, Source
 from search.papers.cited import IRNN, PASSTHROUGH, SPECTRAL
+from search.papers.paper_table import Table
 from search.papers.row import Row, System, by_updates
-from search.papers.table import Table
 from search.papers.tables.pixel_mnist import IRNN_128, LSTM_128, ORNN_128, SPECTRAL_128
 from search.tasks import Addition
 from search.training.trial_spec import TrainingSpec

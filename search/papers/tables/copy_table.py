@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from search.documents.papers import Claim, Fails, Reaches, Source
 from search.papers.cited import SPECTRAL
+from search.papers.paper_table import Table
 from search.papers.row import Row, System, by_updates
-from search.papers.table import Table
 from search.papers.tables.addition_table import SYSTEMS
 from search.tasks import Copy
 from search.training.trial_spec import TrainingSpec

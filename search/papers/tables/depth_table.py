@@ -7,8 +7,8 @@ from models.architectures import AnyArchitecture, Mlp, Resnet
 from models.parametrizations import AnyFamily, Dense, HouseholderSvd
 from search.documents.papers import Claim, Fails, Reaches, Source
 from search.papers.cited import SPECTRAL
+from search.papers.paper_table import Table
 from search.papers.row import Row, System, by_passes
-from search.papers.table import Table
 from search.papers.tables.pixel_mnist import MNIST_TEST, MNIST_TRAIN, SPECTRAL_TRAINING
 from search.tasks import Mnist
 

@@ -6,8 +6,8 @@ from models.architectures import Lstm, Rnn
 from models.parametrizations import AnyFamily, Dense, PackedRotations, RotationSvd
 from search.documents.papers import Claim, Fails, Reaches, Source
 from search.papers.cited import DIZZY, IRNN
+from search.papers.paper_table import Table
 from search.papers.row import Recipe, Row, System, by_passes
-from search.papers.table import Table
 from search.tasks import CopyTail
 from search.training.trial_spec import TrainingSpec
 

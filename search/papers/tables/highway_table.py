@@ -4,8 +4,8 @@ from models.architectures import Highway
 from models.parametrizations import AnyFamily, LowRank, LowRankDiagonal
 from search.documents.papers import PrintedValue, Source
 from search.papers.cited import PASSTHROUGH
+from search.papers.paper_table import Table
 from search.papers.row import Row, System, by_passes
-from search.papers.table import Table
 from search.papers.tables.pixel_mnist import MNIST_TEST, MNIST_TRAIN
 from search.tasks import Mnist
 from search.training.trial_spec import Plateau, TrainingSpec

@@ -4,8 +4,8 @@ from models.architectures import Gru, Urnn
 from models.parametrizations import Dense, LowRank, LowRankDiagonal, UnitaryFft
 from search.documents.papers import Claim, Fails, Reaches, Source
 from search.papers.cited import PASSTHROUGH, URNN
+from search.papers.paper_table import Table
 from search.papers.row import Row, System, by_updates
-from search.papers.table import Table
 from search.tasks import AnyTask, Copy, CopyVariableLag, CopyVariableLength
 from search.training.trial_spec import TrainingSpec
 

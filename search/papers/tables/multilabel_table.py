@@ -6,8 +6,8 @@ from typing import NamedTuple
 from models.spec import Signature
 from search.documents.papers import Source
 from search.papers.cited import SPECTRAL
+from search.papers.paper_table import Table
 from search.papers.row import Row, System, by_updates
-from search.papers.table import Table
 from search.papers.tables.depth_table import DEEP
 from search.tasks import Multilabel
 from search.training.trial_spec import TrainingSpec

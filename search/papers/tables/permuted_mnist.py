@@ -4,8 +4,8 @@ from models.architectures import Gru
 from models.parametrizations import AnyFamily, Dense, LowRank, LowRankDiagonal
 from search.documents.papers import PrintedValue, Source
 from search.papers.cited import PASSTHROUGH
+from search.papers.paper_table import Table
 from search.papers.row import Row, System, by_updates
-from search.papers.table import Table
 from search.papers.tables.pixel_mnist import MNIST_TEST
 from search.tasks import Mnist
 from search.training.trial_spec import TrainingSpec

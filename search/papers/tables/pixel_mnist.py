@@ -11,8 +11,8 @@ from models.parametrizations import (
 )
 from search.documents.papers import PrintedValue, Source
 from search.papers.cited import FACTORIZED, FULL_URNN, IRNN, ORNN, SPECTRAL, SVD_RNN, URNN
+from search.papers.paper_table import Table
 from search.papers.row import Row, System, by_passes
-from search.papers.table import Table
 from search.tasks import Mnist
 from search.training.trial_spec import TrainingSpec
 

@@ -8,8 +8,8 @@ from models.parametrizations import AnyFamily, Dense, LowRankDiagonal
 from models.spec import Signature
 from search.documents.papers import PrintedValue, Source
 from search.papers.cited import PASSTHROUGH
+from search.papers.paper_table import Table
 from search.papers.row import Recipe, Row, System, by_updates
-from search.papers.table import Table
 from search.tasks import Language
 from search.training.trial_spec import TrainingSpec
 

@@ -7,8 +7,8 @@ from models.parametrizations import AnyFamily, Dense, HouseholderSvd
 from models.spec import Signature
 from search.documents.papers import PrintedValue, Source
 from search.papers.cited import SPECTRAL
+from search.papers.paper_table import Table
 from search.papers.row import Recipe, Row, System
-from search.papers.table import Table
 from search.tasks import Language
 from search.training.trial_spec import TrainingSpec
 

@@ -7,8 +7,8 @@ from models.architectures import Lstm, Rnn
 from models.parametrizations import Dense, Householder, HouseholderSvd
 from search.documents.papers import Claim, Reaches, Source
 from search.papers.cited import ORNN, SPECTRAL
+from search.papers.paper_table import Table
 from search.papers.row import Row, System, by_passes
-from search.papers.table import Table
 from search.papers.tables.pixel_mnist import (
     IRNN_128,
     LSTM_128,

@@ -12,8 +12,8 @@ from models.parametrizations import Dense, Householder, HouseholderSvd
 from models.spec import Signature
 from search.documents.papers import PrintedValue, Source
 from search.papers.cited import ORNN, SPECTRAL
+from search.papers.paper_table import Table
 from search.papers.row import Row, System, by_updates
-from search.papers.table import Table
 from search.tasks import Ucr
 from search.training.trial_spec import TrainingSpec
 

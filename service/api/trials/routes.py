@@ -119,8 +119,8 @@ def list_trials(
     with held.database.read() as session:
         region = Region.of_document(Studies(session).get(study_id).spec)
         page = Trials(session).page(study_id, limit=limit, cursor=cursor, state=outcome)
-        numbers = [trial.number for trial in page.items]
-        attempts = Attempts(session).of_trials(study_id, numbers, AttemptKind.TRAIN)
+        shown = [trial.number for trial in page.items]
+        attempts = Attempts(session).of_trials(study_id, shown, AttemptKind.TRAIN)
     items = [trial_document(trial, attempts[trial.number], region) for trial in page.items]
     return TrialPage(items=tuple(items), next_cursor=page.next_cursor)
 

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 import httpx2
 
-from service.client.backoff import again_awaited
+from service.client.transport.backoff import again_awaited
 from service.client.transport.described import (
     LOOPBACK,
     PATIENCE,
@@ -33,7 +33,7 @@ from service.client.transport.steps import (
     Steps,
     Stream,
 )
-from service.client.upload_bodies import READING_SECONDS, form_files
+from service.client.transport.upload_bodies import READING_SECONDS, form_files
 
 _T = TypeVar("_T")
 

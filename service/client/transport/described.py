@@ -10,9 +10,9 @@ from typing import Any, Protocol, TypeVar
 import httpx2
 from pydantic import ValidationError
 
-from service.client.backoff import BUSY_STATUSES, TRANSIENT, Busy, NotYet
 from service.client.errors import ClientError, Refused, Unfinished, Unreachable
 from service.client.reading import read
+from service.client.transport.backoff import BUSY_STATUSES, TRANSIENT, Busy, NotYet
 from service.client.transport.steps import (
     Item,
     Open,

@@ -54,7 +54,7 @@ def front_table(front: FrontDocument, *, hyperparameters: bool = False) -> Table
         table.add_column("latency\np99", justify="right")
     if hyperparameters:
         table.add_column("hyperparameters", overflow="fold", style="dim")
-    recommended: Any = _recommended(front)
+    recommended: Any = front.recommendation
     for point in front.ranked():
         of_users = front.original is not None and front.original.trial == point.trial
         model = f"{point.architecture} {point.parametrization}"
@@ -95,14 +95,9 @@ def _about(front: FrontDocument) -> Iterator[str]:
         yield "outside: beyond the study's region of interest"
     if any(_file_bytes(point) is not None for point in front.points):
         yield "file: the ONNX file, or the checkpoint where there is none"
-    recommended = _recommended(front)
+    recommended = front.recommendation
     if recommended is not None:
         yield escape(f"> recommended: {recommended.words}")
-
-
-def _recommended(front: FrontDocument) -> Any:
-    """Which point to take, and why; None from servers that recommend none."""
-    return getattr(front, "recommendation", None)
 
 
 def _file_bytes(point: PointDocument) -> int | None:

@@ -97,6 +97,7 @@ def test_whatever_the_points_are_rules_name_points_that_are_no_larger_than_the_b
 
 def test_the_number_of_samples_is_that_of_the_task() -> None:
     noise = noise_of(Digits())
+    assert noise is not None
     assert noise == Noise(400)
     assert noise.half_width(0.95) == pytest.approx(0.021, abs=5e-4)
     assert noise_of(StudySpec.model_validate({"task": {"kind": "copy"}}).task) is None

@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import pytest
 
 from search.errors import UnknownName
@@ -6,8 +8,8 @@ from search.papers import TABLES, rows_named, table_named
 UCR = TABLES["ucr"].document().entries
 
 
-def keys(**named: list[str]) -> list[str]:
-    return [entry.key for entry in rows_named(UCR, **named)]
+def keys(rows: Sequence[str] = (), systems: Sequence[str] = ()) -> list[str]:
+    return [entry.key for entry in rows_named(UCR, rows=rows, systems=systems)]
 
 
 def test_rows_are_named_by_key_by_group_or_by_system() -> None:

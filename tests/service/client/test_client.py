@@ -21,7 +21,7 @@ import pytest
 from search.studies.resolving import without_defaults
 from search.studies.spec import StudySpec
 from service.client import Client, Damaged, Refused, Unreachable
-from service.client.backoff import again
+from service.client.transport.backoff import again
 from storage.records import Json
 from storage.repositories.events import Events
 from tests.service.listening import listening

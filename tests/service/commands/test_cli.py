@@ -99,7 +99,8 @@ def test_the_server_is_named_by_option_environment_or_data_directory(
 def test_front_comes_as_table_csv_and_json(site: Site, study: StudyRecord) -> None:
     table = succeeded(reflectory(site, "front", study.id, COLUMNS="80"))
     assert "accuracy" in table
-    lines = [line.split() for line in table.splitlines() if " rnn " in line]
+    rows = [line for line in table.splitlines() if " rnn " in line]
+    lines = [row.removeprefix(">").split() for row in rows]
     assert [line[0] for line in lines] == ["1", "0"], "best quality first"
     assert "0.50" in lines[0], "the ratio to the dense baseline"
     front = json.loads(succeeded(reflectory(site, "front", study.id, "--json")))
