@@ -86,6 +86,12 @@ ENTRIES: Mapping[str, _Entry] = {
         "Let a study come before others, or after them, where slots become free.",
         "priority 3f1c9a2b7d4e 5",
     ),
+    "label": _Entry(
+        "changes:label",
+        _STUDIES,
+        "Give a study another name, tags to find it by, or notes.",
+        "label 3f1c9a2b7d4e --tag thesis --tag digits",
+    ),
     "enqueue": _Entry(
         "changes:enqueue",
         _STUDIES,

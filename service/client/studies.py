@@ -1,7 +1,7 @@
 """Studies from the client: submit, look at, steer, and hear what happens in them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -44,9 +44,18 @@ class StudyCalls(Described):
         )
 
     @stream
-    def studies(self, *, state: str | None = None) -> Stream[StudyDocument]:
-        """All studies, newest first, or those in one state."""
-        yield from self.pages(StudyPage, STUDIES, {"state": state})
+    def studies(
+        self, *, state: str | None = None, tag: str | None = None, text: str | None = None
+    ) -> Stream[StudyDocument]:
+        """All studies, newest first, or those for which all holds that is asked for.
+
+        Args:
+            state: that they are in.
+            tag: that they have.
+            text: that their name, notes or tags contain, or their id begins with.
+        """
+        asked = {"state": state, "tag": tag, "text": text}
+        yield from self.pages(StudyPage, STUDIES, asked)
 
     @call
     def study(self, study_id: str) -> Steps[StudyDocument]:
@@ -90,6 +99,27 @@ class StudyCalls(Described):
                 StudyDocument, "PATCH", study_path(study_id), body={"priority": priority}
             )
         )
+
+    @call
+    def change_labels(
+        self,
+        study_id: str,
+        *,
+        name: str | None = None,
+        tags: Sequence[str] | None = None,
+        notes: str | None = None,
+    ) -> Steps[StudyDocument]:
+        """Give a study another name, tags or notes; what is null stays.
+
+        Args:
+            study_id: the study.
+            name: what it is called from now on.
+            tags: all of them from now on.
+            notes: plain text; an empty one takes notes away.
+        """
+        named = {"name": name, "tags": None if tags is None else list(tags), "notes": notes}
+        body = {field: value for field, value in named.items() if value is not None}
+        return (yield from self.ask(StudyDocument, "PATCH", study_path(study_id), body=body))
 
     @call
     def delete(self, study_id: str) -> Steps[None]:

@@ -1,4 +1,4 @@
-"""`pause`, `resume`, `budget`, `priority`, `enqueue`, `cancel` and `delete`."""
+"""`pause`, `resume`, `budget`, `priority`, `label`, `enqueue`, `cancel` and `delete`."""
 
 from typing import Annotated
 
@@ -67,6 +67,31 @@ def priority(
     _show_if_changed(
         asked, asked.client.change_priority(study_id, number), "moved", "studies that go on"
     )
+
+
+@asking
+def label(
+    asked: Asked,
+    study_id: StudyArgument,
+    name: Annotated[str | None, typer.Option(help="What it is called from now on.")] = None,
+    tags: Annotated[
+        list[str] | None,
+        typer.Option("--tag", help="One of its tags, repeatable: they replace those it has."),
+    ] = None,
+    no_tags: Annotated[bool, typer.Option("--no-tags", help="Take all tags away.")] = False,
+    notes: Annotated[
+        str | None, typer.Option(help="Plain text; an empty one takes notes away.")
+    ] = None,
+) -> None:
+    """Give a study another name, tags to find it by, or notes; what is not named stays."""
+    if tags and no_tags:
+        raise typer.BadParameter("--tag and --no-tags exclude each other")
+    chosen = [] if no_tags else tags
+    if name is None and chosen is None and notes is None:
+        raise typer.BadParameter("name at least one of --name, --tag, --no-tags and --notes")
+    study = asked.client.change_labels(study_id, name=name, tags=chosen, notes=notes)
+    told = f", tagged {', '.join(study.tags)}" if study.tags else ""
+    asked.show(study, f"study {described(study)}{told}")
 
 
 @asking

@@ -1,6 +1,6 @@
 """`list`: the studies of a server."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,6 +30,10 @@ from storage.records import StudyState
 
 def list_studies(
     state: Annotated[StudyState | None, typer.Option(help="Only studies in this state.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Only studies with this tag.")] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Only studies whose name, notes or tags contain it.")
+    ] = None,
     wide: WideOption = False,
     form: FormOption = None,
     sort: SortOption = None,
@@ -40,7 +44,8 @@ def list_studies(
 ) -> None:
     """List studies, newest first."""
     most = limit if sort is None else None
-    found = _found(server, data_dir, state, most, as_json=as_json)
+    asked = {"state": state, "tag": tag, "text": text}
+    found = _found(server, data_dir, asked, most, as_json=as_json)
     wishes = Wishes(wide=wide, form=form, sort=sort, limit=limit)
     show_list(found, STUDIES, wishes, as_json=as_json, nothing="no studies")
 
@@ -48,16 +53,16 @@ def list_studies(
 def _found(
     server: str | None,
     data_dir: Path | None,
-    state: StudyState | None,
+    asked: Mapping[str, str | None],
     most: int | None,
     *,
     as_json: bool,
 ) -> list[dict[str, Any]]:
     """The studies, as JSON; errors end the command with their exit code."""
     try:
-        quick = pages(find_server(server, data_dir).url, PATH, {"state": state})
+        quick = pages(find_server(server, data_dir).url, PATH, asked)
         return list(islice(quick, most))
     except FAULTS:
         with connected(server, data_dir, as_json=as_json) as client:
-            asked: Iterator[Any] = client.studies(state=state)
-            return [study.model_dump(mode="json") for study in islice(asked, most)]
+            found: Iterator[Any] = client.studies(**asked)
+            return [study.model_dump(mode="json") for study in islice(found, most)]

@@ -28,7 +28,7 @@ from storage.repositories.trial_summaries import TrialSummary
 _At: TypeAlias = tuple[float, float]
 _Key = TypeVar("_Key")
 
-MOST_POINTS: Final = 2000
+MOST_POINTS: Final = 600
 """How many trials are drawn that are neither on the front, named nor selected."""
 
 _OF_BASELINES: Final[frozenset[Objective]] = frozenset({"parameters", "throughput"})

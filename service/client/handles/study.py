@@ -100,6 +100,7 @@ class StudyHandle(StudyDocument):
     cancel = of_study(StudyCalls.cancel)
     change_budget = of_study(StudyCalls.change_budget)
     budget = of_study(StudyCalls.change_budget)
+    change_labels = of_study(StudyCalls.change_labels)
     change_priority = of_study(StudyCalls.change_priority)
     priority = of_study(StudyCalls.change_priority)
     delete = of_study(StudyCalls.delete)

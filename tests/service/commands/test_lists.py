@@ -44,6 +44,20 @@ def studies(site: Site) -> list[StudyRecord]:
     return made
 
 
+def test_labels_find_a_study(site: Site, studies: list[StudyRecord]) -> None:
+    first = studies[0]
+    text = printed(site, "label", first.id[:8], "--tag", "thesis", "--tag", "chapter 2")
+    assert text.rstrip().endswith("tagged thesis, chapter 2")
+    printed(site, "label", first.id, "--notes", "before the new data")
+    for words in (("--tag", "thesis"), ("--text", "the new data"), ("--text", "chapter")):
+        found = json.loads(printed(site, "list", "--json", *words))
+        assert [(one["id"], one["name"]) for one in found] == [(first.id, "first")]
+    assert json.loads(printed(site, "label", first.id, "--no-tags", "--json"))["tags"] == []
+    assert json.loads(printed(site, "list", "--json", "--tag", "thesis")) == []
+    for wrong in ((), ("--tag", "x", "--no-tags")):
+        assert called(site, "label", first.id, *wrong).exit_code == 2
+
+
 @pytest.mark.parametrize("columns", [80, 100])
 def test_a_list_fits_and_cuts_nothing_but_names(
     site: Site, studies: list[StudyRecord], columns: int
