@@ -69,19 +69,27 @@ def front_figure(
     for place, objective in enumerate(shared):
         _Panel(figure, study, objective, up, place, len(shared), size).draw(shown, drawn)
     _say(figure, study, shown, drawn, size)
+    # One panel is for narrow pages, where a title beside its entries would push them out of sight.
+    side: Json = {} if panels == 2 else {"side": "top"}
     figure.layout |= {
         "dragmode": "zoom",
         "hovermode": "closest",
-        "height": 480,
-        "legend": {"orientation": "h", "y": -0.2, "x": 0, "yanchor": "top", "title": _by(study)},
+        "height": 480 if panels == 2 else 560,
+        "legend": {
+            "orientation": "h",
+            "y": -0.2,
+            "x": 0,
+            "yanchor": "top",
+            "title": _by(study) | side,
+        },
         "legend2": {
             "orientation": "h",
-            "y": -0.32,
+            "y": -0.32 if panels == 2 else -0.46,
             "x": 0,
             "yanchor": "top",
             "itemclick": False,
             "itemdoubleclick": False,
-            "title": {"text": "Architecture: "},
+            "title": {"text": "Architecture: "} | side,
         },
     }
     found = figure.json()
