@@ -277,7 +277,7 @@ def test_of_ten_thousand_trials_the_front_is_whole_and_others_are_counted() -> N
     left = 10_000 - len(numbers)
     assert f"{left:,} that others dominate are left out" in figure["layout"]["meta"]["caption"]
     gaps = sorted(numbers)
-    assert max(b - a for a, b in pairwise(gaps)) <= 6, "thinned evenly"
+    assert max(b - a for a, b in pairwise(gaps)) <= 10_000 / MOST_POINTS + 2, "thinned evenly"
     lines = checked(parallel_figure(given, {n: {"d": n} for n in range(10_000)}))
     told = {n for trace in lines["data"] for n in trace.get("customdata", ()) if n is not None}
     assert given.on_front | {5, 17} <= told
