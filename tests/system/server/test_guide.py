@@ -38,6 +38,7 @@ ON_ONE_SERVER = (
     DOCS / "tutorials/your-data-to-onnx.md",
     GUIDE,
     DOCS / "how-to/compress-any-network.md",
+    DOCS / "how-to/compare-data-sets.md",
     DOCS / "how-to/webhooks.md",
     # The calls of the second are about the study of the first.
     DOCS / "how-to/python.md",
