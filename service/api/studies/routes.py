@@ -15,7 +15,7 @@ from service.api.studies.requests import OneStudy, StudyChange
 from service.api.studies.schemas import StudyDocument, StudyPage
 from service.api.waiting import PATIENCE_SECONDS, wait_for
 from service.http.entity_tags import NOT_MODIFIED
-from service.http.kept_answers import Kept
+from service.http.kept_answers import Keeping, Kept
 from service.http.problems import documented
 from service.webhooks.addresses import refuse_unreachable
 from storage.records import StudyState
@@ -111,10 +111,7 @@ def list_studies(
 @router.get("/{study_id}", responses={**NOT_MODIFIED, **documented(403, 404)})
 def get_study(study_id: str, held: Held, kept: Kept) -> StudyDocument:
     """One study and how far it is."""
-    with held.database.read() as session:
-        study = study_document(session, Studies(session).get(study_id), held.figures, kept)
-        stored = ArtifactRows(session).bytes_of(study_id)
-        return study.model_copy(update={"stored_bytes": stored})
+    return _now(study_id, held, kept)
 
 
 @router.post("/{study_id}/cancel", responses=documented(403, 404))
@@ -176,7 +173,9 @@ def resume_study(study_id: str, held: Held) -> StudyDocument:
     return _now(study_id, held)
 
 
-def _now(study_id: str, held: Resources) -> StudyDocument:
-    """The study after a change."""
+def _now(study_id: str, held: Resources, kept: Keeping | None = None) -> StudyDocument:
+    """One study as it stands, with what its files take."""
     with held.database.read() as session:
-        return study_document(session, Studies(session).get(study_id), held.figures)
+        study = study_document(session, Studies(session).get(study_id), held.figures, kept)
+        stored = ArtifactRows(session).bytes_of(study_id)
+        return study.model_copy(update={"stored_bytes": stored})
