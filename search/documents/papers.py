@@ -79,7 +79,7 @@ class TableEntry(Spec):
     name: str
     title: str
     about: str
-    rows: int
+    rows: int = Field(description="that a paper prints; those of our own are not counted")
 
 
 class TableList(Spec):

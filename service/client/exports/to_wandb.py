@@ -2,7 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,11 @@ def write(runs: Sequence[Run], place: str | None) -> str:
 
 
 def _write(wandb: Any, run: Run, project: str) -> None:
-    before = _offline_folders(run)
+    with _replaced(_offline_folders(run)):
+        _open_and_write(wandb, run, project)
+
+
+def _open_and_write(wandb: Any, run: Run, project: str) -> None:
     opened = wandb.init(
         project=project,
         id=run.key,
@@ -56,8 +61,25 @@ def _write(wandb: Any, run: Run, project: str) -> None:
             opened.log(dict(point.values), step=point.epoch)
     opened.summary.update(dict(run.values))
     opened.finish(exit_code=1 if run.outcome in _BROKEN else 0)
-    for folder in before:
-        shutil.rmtree(folder)
+
+
+@contextmanager
+def _replaced(folders: Sequence[Path]) -> Generator[None]:
+    """Delete folders once others are written in their place; a fault leaves them.
+
+    They are out of the way meanwhile: W&B names folders by the second, and gives one that is
+    written within the same second another name, by which no later export finds it.
+    """
+    aside = [folder.rename(folder.with_name(f"replaced-{folder.name}")) for folder in folders]
+    try:
+        yield
+    except BaseException:
+        for before, folder in zip(aside, folders, strict=True):
+            if not folder.exists():
+                before.rename(folder)
+        raise
+    for before in aside:
+        shutil.rmtree(before)
 
 
 def _offline_folders(run: Run) -> list[Path]:

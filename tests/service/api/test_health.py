@@ -6,6 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,8 @@ def seen(
 
 
 def test_the_process_is_alive_whatever_else_is_not(client: TestClient) -> None:
-    assert client.get("/healthz").json() == {"status": "alive"}
+    alive = client.get("/healthz").json()
+    assert alive == {"status": "alive", "version": version("reflectory")}
 
 
 def test_the_server_is_ready_while_the_coordinator_works(client: TestClient, site: Site) -> None:

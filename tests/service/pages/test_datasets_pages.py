@@ -21,7 +21,8 @@ def test_the_page_without_datasets_says_how_to_begin_and_has_the_form(client: Te
     (form,) = Elements(answer.text).all("form")
     assert form.pop("class") == "stacked"
     assert form == {"action": "/datasets", "method": "post", "enctype": "multipart/form-data"}
-    assert Elements(answer.text).all("script") == []
+    (script,) = Elements(answer.text).all("script")
+    assert script["src"] == "/assets/times.js"
     assert_strict(answer)
 
 

@@ -273,7 +273,7 @@ def test_states_choose_studies(client: TestClient, site: Site) -> None:
     page = client.get("/", params={"state": "running"}).text
     assert running.id in page
     assert waiting.id not in page
-    assert "No study is failed." in client.get("/", params={"state": "failed"}).text
+    assert "No study matches." in client.get("/", params={"state": "failed"}).text
     assert waiting.id in client.get("/", params={"state": ""}).text
 
 

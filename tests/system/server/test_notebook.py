@@ -34,9 +34,9 @@ def test_the_notebook_runs(server: Server, tmp_path: Path, monkeypatch: pytest.M
             filter(None, (str(tmp_path), str(ROOT), os.environ.get("PYTHONPATH")))
         ),
         "REFLECTORY_SERVER": str(server.http.base_url),
-        "REFLECTORY_EXAMPLE_FOLDER": str(tmp_path),
-        "REFLECTORY_EXAMPLE_EPOCHS": "6",
-        "REFLECTORY_EXAMPLE_TRIALS": "3",
+        "EXAMPLE_FOLDER": str(tmp_path),
+        "EXAMPLE_EPOCHS": "6",
+        "EXAMPLE_TRIALS": "3",
         "IPYTHONDIR": str(tmp_path / "ipython"),
         "OMP_NUM_THREADS": "1",
     }
