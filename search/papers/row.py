@@ -14,7 +14,7 @@ from search.documents.papers import Claim, RowEntry, Source
 from search.tasks import AnyTask
 from search.training.trial_spec import TrainingSpec
 
-SEEDED = ("split_seed", "seed")
+_SEEDED = ("split_seed", "seed")
 """Fields of tasks that a repetition moves: what is set aside, and what is generated."""
 
 _OPERATIONS_A_SECOND = 4e9
@@ -131,12 +131,10 @@ class Row(Spec):
             seed: of the initialisation and the order of the data, and of what is set aside or
                 generated.
         """
-        task = self.task.model_dump(mode="json", exclude={"facts"}, exclude_defaults=True)
-        moved = {name: seed for name in SEEDED if name in type(self.task).model_fields}
         architecture, family = self.system.architecture, self.system.parametrization
         return {
             "name": f"{table}: {self.key}, seed {seed}",
-            "task": {"kind": self.task.kind, **task, **moved},
+            "task": task_document(self.task, seed=seed),
             "architectures": [architecture.kind],
             "parametrizations": [family.kind],
             "space": {
@@ -184,6 +182,13 @@ def by_updates(training: TrainingSpec, *, updates: int, each: int) -> Recipe:
         epochs=math.ceil(updates / each),
         updates=updates,
     )
+
+
+def task_document(task: AnyTask, *, seed: int) -> dict[str, Any]:
+    """The task as a study's document names it, with this seed of what it sets aside or draws."""
+    fields = task.model_dump(mode="json", exclude={"facts"}, exclude_defaults=True)
+    moved = {name: seed for name in _SEEDED if name in type(task).model_fields}
+    return {"kind": task.kind, **fields, **moved}
 
 
 def _pins(name: str, spec: Spec) -> Mapping[str, Any]:

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from search.documents.papers import PrintedValue, RowEntry
-from search.papers.row import SEEDED, Row
-from search.tasks import AnyTask
+from search.papers.row import Row, task_document
 
 SEARCHED: Final = "searched"
 """The name of the system, and the last part of the rows' keys."""
@@ -30,7 +29,9 @@ def searched_entries(table: str, rows: Sequence[Row]) -> Iterator[RowEntry]:
     """
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        groups.setdefault(json.dumps(_task(row.task), sort_keys=True), []).append(row)
+        groups.setdefault(json.dumps(task_document(row.task, seed=0), sort_keys=True), []).append(
+            row
+        )
     keys: set[str] = set()
     for group in groups.values():
         values = [row for row in group if isinstance(row.claim, PrintedValue)]
@@ -85,7 +86,7 @@ def _document(name: str, largest: Row) -> dict[str, Any]:
     training = largest.training
     return {
         "name": name,
-        "task": _task(largest.task),
+        "task": task_document(largest.task, seed=0),
         "space": {
             "training.batch_size": training.batch_size,
             "training.epoch_updates": training.epoch_updates,
@@ -95,10 +96,3 @@ def _document(name: str, largest: Row) -> dict[str, Any]:
         "budget": {"trials": _TRIALS, "epochs": largest.recipe.epochs},
         "seed": 0,
     }
-
-
-def _task(task: AnyTask) -> dict[str, Any]:
-    """As a document names it; what is drawn begins with 0."""
-    fields = task.model_dump(mode="json", exclude={"facts"}, exclude_defaults=True)
-    seeds = {name: 0 for name in SEEDED if name in type(task).model_fields}
-    return {"kind": task.kind, **fields, **seeds}

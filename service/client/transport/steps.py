@@ -8,6 +8,7 @@ generators: on a client that waits they return answers, on one that is awaited t
 coroutines, and the types say which.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import update_wrapper
@@ -162,28 +163,32 @@ def gathered(stream: Stream[_T]) -> Steps[list[_T]]:
     return found
 
 
-class Waits:
+class Waits(ABC):
     """Whatever performs calls at once."""
 
+    @abstractmethod
     def perform(self, steps: Steps[_T]) -> _T:
         """The answer of a call, when it is there."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def give(self, stream: Stream[_T]) -> Iterator[_T]:
         """What a call gives, one after the other."""
-        raise NotImplementedError
+        ...
 
 
-class Awaits:
+class Awaits(ABC):
     """Whatever performs calls while others are performed."""
 
+    @abstractmethod
     def perform(self, steps: Steps[_T]) -> Coroutine[Any, Any, _T]:
         """The answer of a call, to be awaited."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def give(self, stream: Stream[_T]) -> AsyncIterator[_T]:
         """What a call gives, for `async for`."""
-        raise NotImplementedError
+        ...
 
 
 class Method:

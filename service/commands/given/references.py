@@ -42,13 +42,36 @@ class _Sort:
     noun: str
     nouns: str
     newest_first: "Callable[[Client], Iterator[Named]]"
+    like: "Callable[[Client, str], Iterator[Named]]"
+    """Those that a text may stand for, others among them."""
 
 
 _SORTS: Mapping[str, _Sort] = {
-    "study_id": _Sort("study", "studies", lambda client: client.studies()),
-    "collection_id": _Sort("collection", "collections", lambda client: client.collections()),
-    "dataset_id": _Sort("data set", "data sets", lambda client: client.datasets()),
-    "model_id": _Sort("model", "models", lambda client: client.models()),
+    "study_id": _Sort(
+        "study",
+        "studies",
+        lambda client: client.studies(),
+        # Of studies there may be many, and the server looks for them.
+        lambda client, text: client.studies(text=text),
+    ),
+    "collection_id": _Sort(
+        "collection",
+        "collections",
+        lambda client: client.collections(),
+        lambda client, _text: client.collections(),
+    ),
+    "dataset_id": _Sort(
+        "data set",
+        "data sets",
+        lambda client: client.datasets(),
+        lambda client, _text: client.datasets(),
+    ),
+    "model_id": _Sort(
+        "model",
+        "models",
+        lambda client: client.models(),
+        lambda client, _text: client.models(),
+    ),
 }
 """By parameter of a command."""
 
@@ -86,14 +109,17 @@ def _id_of(client: "Client", sort: _Sort, text: str) -> str:
         return text
     if latest := _LATEST.fullmatch(text):
         return _latest(client, sort, text, back=int(latest[1] or 0))
-    things = list(sort.newest_first(client))
     is_beginning = len(text) >= _LEAST
     fitting = [
-        one for one in things if one.name == text or (is_beginning and one.id.startswith(text))
+        one
+        for one in sort.like(client, text)
+        if one.name == text or (is_beginning and one.id.startswith(text))
     ]
     if len(fitting) == 1:
         return fitting[0].id
-    raise _several_fit(sort, text, fitting) if fitting else _none_fits(sort, text, things)
+    if fitting:
+        raise _several_fit(sort, text, fitting)
+    raise _none_fits(sort, text, list(islice(sort.newest_first(client), _NEAREST)))
 
 
 def _latest(client: "Client", sort: _Sort, text: str, *, back: int) -> str:
@@ -111,7 +137,7 @@ def _none_fits(sort: _Sort, text: str, things: Sequence[Named]) -> "Refused":
     )
     if not things:
         return _refused(f"{detail}; there are no {sort.nouns}")
-    return _refused(f"{detail}; the newest {sort.nouns} are", things[:_NEAREST])
+    return _refused(f"{detail}; the newest {sort.nouns} are", things)
 
 
 def _several_fit(sort: _Sort, text: str, fitting: Sequence[Named]) -> "Refused":
