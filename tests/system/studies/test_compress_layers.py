@@ -72,7 +72,8 @@ def test_refusals_come_with_the_names_that_are_allowed(client: TestClient) -> No
     assert answer.status_code == 422
     (fault,) = answer.json()["errors"]
     assert fault["path"] == "space.low_rank.2.d"
-    assert "low_rank.0.d, low_rank.0.tied" in fault["message"]
+    assert "did you mean 'low_rank.1.d'?" in fault["message"]
+    assert "low_rank.0.d" in fault["message"]
     model = upload_model(client, saved(plain(nn.GRU, outputs=10))).json()["id"]
     spec = {"task": DIGITS, "compress": {"model": model, "layers": "all"}}
     answer = client.post("/v1/studies", json=spec)
