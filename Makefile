@@ -41,7 +41,7 @@ endef
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-slow test-nightly c-check bench gpu lint format types wheel-check docs \
-  pictures references clean
+  newcomer pictures references screenshots clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -132,6 +132,12 @@ docs: $(VENV)/installed-test  ## Build the documentation as a site, in dist/docs
 
 references: $(VENV)/installed-test  ## Write the reference pages from the code
 	@$(BIN)/python -m tests.references
+
+newcomer: $(VENV)/installed-test  ## Time the first hour: a clone, the demo, two tutorials as they are
+	@$(BIN)/python -m tests.newcomer
+
+screenshots: $(VENV)/installed-test  ## Photograph every page, wide and narrow, light and dark
+	@$(BIN)/python -m tests.screenshots
 
 pictures: $(VENV)/installed-test  ## Draw the pictures of the documentation
 	@$(BIN)/python -m tests.pictures

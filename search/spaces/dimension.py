@@ -106,11 +106,16 @@ class Range(Spec):
 
 
 class Options(Spec):
-    """A user's own list of options for a dimension: `{"options": ["before", "after"]}`."""
+    """A user's own list of options for a dimension: `{"options": [16, 32]}`, or `[16, 32]`."""
 
     options: tuple[GivenScalar, ...] = Field(
         min_length=1, max_length=MOST_OPTIONS, description="one of these"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_list(cls, value: Any) -> Any:
+        return {"options": value} if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _without_repeats(self) -> "Options":
@@ -121,7 +126,7 @@ class Options(Spec):
 
 def _tag(value: Any) -> str:
     """Tell an override's three forms apart, so that an error speaks of the one that was meant."""
-    if isinstance(value, Options) or (isinstance(value, dict) and "options" in value):
+    if isinstance(value, Options | list) or (isinstance(value, dict) and "options" in value):
         return "options"
     if isinstance(value, Range | dict):
         return "range"

@@ -245,8 +245,9 @@ class StudySpec(Spec):
         default_factory=dict[str, Override],
         max_length=2_000,
         description="keys are `<field>`, `<kind>.<field>`, `model.bits` or `training.<field>`; "
-        "a value is a pin, a range or options. Where it says nothing of them, `gru.reset` is "
-        "pinned to `after` and `rnn.activation` to `tanh`, what torch.nn's layers compute",
+        "a value is a pin, a range, or options as a list. Where it says nothing of them, "
+        "`gru.reset` is pinned to `after` and `rnn.activation` to `tanh`, what torch.nn's layers "
+        "compute",
     )
     objectives: Objectives = Field(
         default=USUAL_OBJECTIVES,

@@ -1,5 +1,6 @@
 """Where things are on a server. Ids are opaque: whatever one holds, it stays one step of a path."""
 
+from hashlib import blake2b
 from urllib.parse import quote
 
 STUDIES = "/v1/studies"
@@ -13,6 +14,16 @@ PAPERS = "/v1/papers"
 def study_path(study_id: str) -> str:
     """Where a study is."""
     return f"{STUDIES}/{quote(study_id, safe='')}"
+
+
+def dashboard_number(study_id: str) -> int:
+    """The number by which Optuna's dashboard calls a study: 32 bits of its id's digest, not 0."""
+    return int.from_bytes(blake2b(study_id.encode(), digest_size=4).digest()) or 1
+
+
+def dashboard_path(study_id: str) -> str:
+    """Where Optuna's dashboard shows a study."""
+    return f"/dashboard/studies/{dashboard_number(study_id)}"
 
 
 def trials_path(study_id: str) -> str:

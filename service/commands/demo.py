@@ -32,7 +32,10 @@ _BY_CHANCE = 0.02
 """Accuracies of some hundred samples differ by so much without a reason."""
 _CAVEAT = (
     f"Accuracies are of some hundred samples: differences below {_BY_CHANCE} may be chance.\n"
-    "All networks here have 128 units: on so few data, a dense one of 16 units does as well."
+    "Each network reads 64 pixels, one at a time, and has at most 10 epochs to learn it.\n"
+    "The search turns to what leads: with more trials, dense networks of 5,000 to 10,000\n"
+    "parameters get about as far. Short sequences need no structure: read row by row, a small\n"
+    "dense GRU does as well."
 )
 
 _STOP_SECONDS = 30.0
@@ -47,7 +50,7 @@ def demo(
     spec: Annotated[
         Path | None,
         typer.Argument(
-            metavar="SPEC.json", help="The study's document; by default small GRUs on digits."
+            metavar="SPEC.json", help="The study's document; by default digits, pixel by pixel."
         ),
     ] = None,
     out: Annotated[
@@ -135,7 +138,7 @@ def _smallest_as_good(points: Sequence[PointDocument], best: PointDocument) -> P
 def _lesson(
     front: FrontDocument, trials: Sequence[TrialDocument], best: PointDocument
 ) -> Iterator[str]:
-    """What the front says of structured and dense networks of the same number of units."""
+    """What the front says of structured networks, and of dense ones of equal units and size."""
     of_trial = {trial.number: trial for trial in trials}
     structured = [point for point in front.ranked() if point.parametrization != _DENSE]
     dense = [trial for trial in trials if trial.parametrization == _DENSE]
@@ -154,13 +157,14 @@ def _lesson(
         f"A dense {point.architecture} of as many units has {trial.dense_parameters:,}, which is "
         f"{trial.dense_parameters / parameters:.1f} times as many."
     )
-    if dense:
-        first = dense[0]
-        yield (
-            f"The best dense network that was tried, trial {first.number}, reached "
-            f"{shown(first.values['quality'], 'quality')} with "
-            f"{shown(first.values['parameters'], 'parameters')} parameters."
-        )
+    equal = [one for one in dense if (one.values["parameters"] or 0) <= parameters]
+    for words, found in ((" with no more parameters", equal), ("", dense)):
+        if found:
+            yield (
+                f"The best dense network{words}, trial {found[0].number}, reached "
+                f"{shown(found[0].values['quality'], 'quality')} with "
+                f"{shown(found[0].values['parameters'], 'parameters')}."
+            )
     if point.throughput_ratio is not None:
         yield (
             f"On this machine trial {point.trial} has {point.throughput_ratio:.2f} times the "

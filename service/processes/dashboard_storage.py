@@ -7,7 +7,6 @@ browser holds for as long as the study is there, whichever process answers.
 import copy
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
-from hashlib import blake2b
 from typing import Any, Final, NoReturn, TypeVar
 
 from optuna.storages import BaseStorage
@@ -18,6 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 from search.fronts import Figures
 from search.optuna_tables import study_id_in, study_title
 from search.sampling.shown_studies import ShownStudy
+from service.api.paths import dashboard_number
 from storage.engine import Database
 from storage.errors import NotFound
 from storage.repositories.studies import Studies
@@ -32,11 +32,6 @@ _BESIDE: Final = "dashboard:"
 
 class ReadOnly(Exception):
     """Something tried to write through the dashboard."""
-
-
-def number_of(study_id: str) -> int:
-    """The number by which the dashboard calls a study: 32 bits of its id's digest, and not 0."""
-    return int.from_bytes(blake2b(study_id.encode(), digest_size=4).digest()) or 1
 
 
 class StudiesOfTenant(BaseStorage):
@@ -55,12 +50,12 @@ class StudiesOfTenant(BaseStorage):
         study_id = study_id_in(study_name)
         if study_id not in self._names():
             raise KeyError(f"No such study {study_name}.")
-        return number_of(study_id)
+        return dashboard_number(study_id)
 
     def get_study_name_from_id(self, study_id: int) -> str:
         """Read."""
         for found, name in self._names().items():
-            if number_of(found) == study_id:
+            if dashboard_number(found) == study_id:
                 return study_title(name, found)
         raise KeyError(f"No such study {study_id}.")
 
@@ -98,7 +93,7 @@ class StudiesOfTenant(BaseStorage):
                     system_attrs=_Attributes(
                         _metric_names(study), partial(self._found, study.beside_trials)
                     ),
-                    study_id=number_of(study_id),
+                    study_id=dashboard_number(study_id),
                 )
             )
         return found
@@ -132,14 +127,14 @@ class StudiesOfTenant(BaseStorage):
 
     def _study(self, number: int) -> ShownStudy:
         for study_id in self._names():
-            if number_of(study_id) == number:
+            if dashboard_number(study_id) == number:
                 return self._shown(study_id)
         raise KeyError(f"No such study {number}.")
 
     def _shown(self, study_id: str) -> ShownStudy:
         known = self._known.get(study_id)
         if known is None:
-            first = number_of(study_id) * _TRIALS_OF_A_STUDY
+            first = dashboard_number(study_id) * _TRIALS_OF_A_STUDY
             known = self._found(
                 lambda: ShownStudy(self._database, study_id, self._figures, first_trial_id=first)
             )

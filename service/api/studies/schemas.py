@@ -7,7 +7,7 @@ from pydantic import Field
 
 from models.spec import Spec
 from search.documents.progress import StudyProgress
-from service.api.paths import study_path
+from service.api.paths import dashboard_path, study_path
 from service.api.schema import ByName
 from storage.records import StudyState
 
@@ -28,7 +28,7 @@ class StudyLinks(ByName):
     cancel: str
     webhooks: str
     page: str = Field(description="for people")
-    dashboard: str = Field(description="Optuna's own, for all studies")
+    dashboard: str = Field(description="the study in Optuna's own")
 
     @classmethod
     def of(cls, study_id: str) -> Self:
@@ -46,7 +46,7 @@ class StudyLinks(ByName):
             cancel=f"{path}/cancel",
             webhooks=f"{path}/webhooks",
             page=f"/studies/{study_id}",
-            dashboard="/dashboard",
+            dashboard=dashboard_path(study_id),
         )
 
 

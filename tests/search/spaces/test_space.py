@@ -11,7 +11,12 @@ from pydantic import ValidationError
 
 from search.errors import SpecRefused
 from search.samplers import Tpe
-from search.spaces.dimension import ChoiceDimension, IntegerDimension, RealDimension
+from search.spaces.dimension import (
+    ChoiceDimension,
+    IntegerDimension,
+    Options,
+    RealDimension,
+)
 from search.spaces.draws import CornerSource, TrialSource
 from search.spaces.space import SearchSpace, describe
 from search.studies.catalog import catalog
@@ -65,10 +70,11 @@ def test_fields_that_are_not_searched_by_default_can_be() -> None:
         parametrizations=["householder_svd"],
         space={
             "sigma_star": {"low": 0.5, "high": 1.5},
-            "rnn.activation": {"options": ["relu", "abs"]},
+            "rnn.activation": ["relu", "abs"],
             "training.decay": 0.9,
         },
     )
+    assert spec.space["rnn.activation"] == Options(options=("relu", "abs"))
     found = dimensions(spec)
     assert found["householder_svd.sigma_star"] == RealDimension(
         name="householder_svd.sigma_star", low=0.5, high=1.5

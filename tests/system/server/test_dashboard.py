@@ -18,10 +18,11 @@ from search.optuna_tables import open_storage, study_name
 from search.sampling.optuna_copy import OptunaCopy
 from search.spaces.space import SearchSpace
 from search.studies.spec import StudySpec
+from service.api.paths import dashboard_number, dashboard_path
 from service.app import create_app
 from service.processes.dashboard import run_dashboard
 from service.processes.dashboard_detail import WithDetails
-from service.processes.dashboard_storage import ReadOnly, StudiesOfTenant, number_of
+from service.processes.dashboard_storage import ReadOnly, StudiesOfTenant
 from storage.records import LOCAL, StudyRecord, TrialState
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
@@ -123,8 +124,8 @@ def test_the_dashboard_shows_our_studies_trials_and_objectives_by_name(
 def test_everything_that_the_dashboard_reads_can_be_read(
     dashboard: TestClient, beside: Beside
 ) -> None:
-    number = number_of(beside.study.id)
-    for path in (f"/dashboard/studies/{number}", "/api/meta", f"/csv/{number}", "/favicon.ico"):
+    number = dashboard_number(beside.study.id)
+    for path in (dashboard_path(beside.study.id), "/api/meta", f"/csv/{number}", "/favicon.ico"):
         assert dashboard.get(path).status_code == 200, path
         assert dashboard.head(path).content == b""
     assert dashboard.get("/api/studies/99").status_code == 404
@@ -206,7 +207,7 @@ def test_the_view_shows_what_the_copy_in_optunas_tables_has(site: Site, study: S
 
 def test_the_view_follows_what_becomes_of_trials(site: Site, study: StudyRecord) -> None:
     view = view_of(site)
-    number = number_of(study.id)
+    number = dashboard_number(study.id)
     before = view.get_all_trials(number, deepcopy=False)
     assert view.get_all_trials(number, deepcopy=False)[0] is before[0]
     with site.database.write() as session:
@@ -229,7 +230,7 @@ def test_details_are_those_that_the_dashboard_makes(site: Site, objectives: list
     site.trial(study, 6, state=TrialState.QUEUED)
     storage = view_of(site)
     theirs = wsgi(storage)
-    number = number_of(study.id)
+    number = dashboard_number(study.id)
     for after in (0, 3):
         answered = theirs(
             {
@@ -273,12 +274,12 @@ def test_the_view_of_a_tenant_has_that_tenants_studies_alone(site: Site) -> None
     view = view_of(site, "theirs")
     [seen] = view.get_all_studies()
     assert seen.study_name == study_name(theirs)
-    number = number_of(theirs.id)
+    number = dashboard_number(theirs.id)
     trial = view.get_all_trials(number)[0]
     assert told(view.get_trial(trial._trial_id)) == told(trial)  # pyright: ignore[reportPrivateUsage]
     assert view.get_study_id_from_name(study_name(theirs)) == number
     assert len(view.get_study_directions(number)) == 3
-    foreign = number_of(ours.id)
+    foreign = dashboard_number(ours.id)
     hidden = view_of(site).get_all_trials(foreign)[0]
     for read in (
         lambda: view.get_study_id_from_name(study_name(ours)),
@@ -298,7 +299,7 @@ def test_the_view_of_a_tenant_has_that_tenants_studies_alone(site: Site) -> None
 
 def test_a_deleted_study_is_not_there_any_more(site: Site, study: StudyRecord) -> None:
     view = view_of(site)
-    number = number_of(study.id)
+    number = dashboard_number(study.id)
     assert view.get_all_trials(number)
     with site.database.write() as session:
         Studies(session).delete(study.id)

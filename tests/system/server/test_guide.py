@@ -91,7 +91,7 @@ def ran(text: str, here: Path, server: Server) -> str:
     return run.stdout
 
 
-def script(page: Path, url: str) -> str:
+def script(page: Path, url: str, *, shorter: Mapping[str, str] = SHORTER) -> str:
     """Everything in order, as one shell script that ends at its first error."""
     lines = ["set -euo pipefail"]
     blocks = BLOCK.findall(page.read_text())
@@ -102,7 +102,7 @@ def script(page: Path, url: str) -> str:
             continue
         if language == "python":
             text = f"python3 - <<'END'\n{text}END\n"
-        for shown, run in SHORTER.items():
+        for shown, run in shorter.items():
             text = text.replace(shown, run) if run not in text else text
         lines.append(text.replace(USUAL, url))
     return "\n".join(lines)
