@@ -29,7 +29,7 @@ _THEMES = ("light", "dark")
 _TALLEST = 4_000
 _SETTLE_SECONDS = 1.5
 """Figures are drawn in less, and pages do not say when they have drawn the last one."""
-_ID = re.compile(r"(?<=/)([0-9a-f]{12,}|\d+)(?=/|$)")
+_ID = re.compile(r"(?<=/)([0-9a-f]{12,}|\d+|(?<=/papers/).+)(?=/|$)")
 _ELSEWHERE = re.compile(r"^/(v1|api|static|assets|dashboard|csv|openapi|metrics)\b|^/help/.+/")
 """Files, what programs read, Optuna's own pages, and pages of the documentation but the first."""
 _MORE = ("/studies/new", "/no/such/page", "/docs")
@@ -55,8 +55,9 @@ def main() -> None:
 def _made_up(data: Path) -> Generator[str]:
     """A server of a study of 200 trials and of one without any."""
     site = Site(data)
-    many_trials(site, 200)
+    # Newest first: of pages of one kind the study of 200 trials is shown.
     site.study(name="nothing yet")
+    many_trials(site, 200)
     site.close()
     with serving(data, ROOT) as url:
         yield url

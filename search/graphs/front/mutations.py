@@ -46,15 +46,23 @@ class Mutations:
         self._layer_of = np.repeat(np.arange(len(layers)), counts)
 
     def base(self, front: Sequence[Measured], generator: np.random.Generator) -> Measured:
-        """One of the front: costs are drawn evenly by their ratios, and the nearest is taken.
+        """One of the front: as likely as its share of the way in costs, times exp(-loss).
 
-        Points stand close together where little is lost; all the way has the same chance so.
+        Points stand close together where little is lost, so each counts for the logarithm of costs
+        up to halfway to its neighbours. A divergence of several nats is an answer that nobody can
+        use, and half of the way may be of such.
         """
         at = int(generator.integers(len(self._objectives)))
         costs = np.log([max(1.0, one.costs.of(self._objectives[at])) for one in front])
-        wanted = float(generator.uniform(float(costs.min()), float(costs.max())))
-        nearest = np.flatnonzero(np.abs(costs - wanted) == np.abs(costs - wanted).min())
-        return front[int(generator.choice(nearest))]
+        order = np.argsort(costs, kind="stable")
+        ordered = costs[order]
+        bounds = np.concatenate([ordered[:1], (ordered[1:] + ordered[:-1]) / 2, ordered[-1:]])
+        shares = np.empty(len(front))
+        shares[order] = np.diff(bounds)
+        shares *= np.exp(-np.array([one.loss or 0.0 for one in front]))
+        if not shares.sum():
+            return front[int(generator.integers(len(front)))]
+        return front[int(generator.choice(len(front), p=shares / shares.sum()))]
 
     def draw(
         self, base: Measured, front: Sequence[Measured], generator: np.random.Generator

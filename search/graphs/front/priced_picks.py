@@ -3,8 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from models.graphs.allocation import FIRST_PRICES, by_price, prices
+from models.graphs.fits import Dense
 from search.graphs.picks import LayerOffers, Objective, Offer, Pick
 
+_ROUNDED = Dense(bits=8)
 _WORTH_ROUNDING = 0.3
 """The share of bytes at which layers are at 8 bits or a little below."""
 
@@ -39,6 +41,16 @@ def priced_picks(
         }
     costs = _costs(allowed, objective)
     return by_price(losses, costs, prices(losses, costs, count))
+
+
+def rounded_picks(layers: Sequence[LayerOffers]) -> dict[str, Pick]:
+    """Every layer at 8 bits by rows, as other tools do it; without such an offer it stays whole."""
+    picks: dict[str, Pick] = {}
+    for one in layers:
+        own = [offer for offer in one.offers if offer.pick.choice == _ROUNDED]
+        if own:
+            picks[one.name] = min(own, key=lambda offer: offer.error).pick
+    return picks
 
 
 def least_picks(layers: Sequence[LayerOffers]) -> list[dict[str, Pick]]:

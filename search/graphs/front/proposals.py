@@ -7,7 +7,7 @@ import numpy as np
 
 from models.graphs.allocation import FIRST_PRICES, refitted
 from search.graphs.front.mutations import Mutations, with_sensitivities
-from search.graphs.front.priced_picks import least_picks, priced_picks
+from search.graphs.front.priced_picks import least_picks, priced_picks, rounded_picks
 from search.graphs.picks import (
     LayerOffers,
     Measured,
@@ -33,7 +33,7 @@ _Key = frozenset[tuple[str, Pick]]
 
 
 class Proposals:
-    """Trial 0 is the network as it is; then come prices, then mutations of the front.
+    """Trial 0 is the network as it is; then come 8 bits, prices, and mutations of the front.
 
     What a number gets follows from the offers, the seed, what was told, and the trials that are
     under way. Nothing is proposed twice. What is beyond a limit by what is known of it before it is
@@ -99,6 +99,9 @@ class Proposals:
 
     def _first(self) -> list[Picks]:
         found: dict[_Key, Picks] = {frozenset(): {}}
+        rounded = rounded_picks(self._layers) if "bytes" in self._objectives else {}
+        if self._within is None or self._within(rounded):
+            found.setdefault(changed(rounded), rounded)
         for objective in self._objectives:
             also = "bytes" in self._objectives
             trials = self._priced(objective, also_bytes=also)

@@ -61,6 +61,8 @@ async function draw(box) {
   }
   texts.set(box, text);
   const isNew = !box.classList.contains("js-plotly-plot");
+  // The caption says why there is nothing to see.
+  box.classList.toggle("empty", figure.data.length === 0);
   await Plotly.react(box, figure.data, figure.layout, figure.config);
   box.setAttribute("aria-label", figure.layout.meta.summary);
   say(box, figure.layout.meta.caption);
