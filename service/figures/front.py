@@ -539,6 +539,9 @@ def _scale(logarithmic: bool, wanted: list[float] | None) -> Json:
         found |= {"exponentformat": "SI", "minexponent": 4}
         if wanted is not None and wanted[1] - wanted[0] < 3:
             found["dtick"] = "D2"
+    elif wanted is not None and max(map(abs, wanted)) < 0.01:
+        # 2e-4 rather than 200µ, which has no unit.
+        found["exponentformat"] = "e"
     return found
 
 
