@@ -27,8 +27,9 @@ ROOT = Path(__file__).parents[1]
 _SIZES = {"wide": (1400, 1000), "narrow": (390, 844)}
 _THEMES = ("light", "dark")
 _TALLEST = 4_000
-_SETTLE_SECONDS = 1.5
+_SETTLE_SECONDS = 2.0
 """Figures are drawn in less, and pages do not say when they have drawn the last one."""
+_SCROLL = "scrollTo(0, arguments[0] * document.documentElement.scrollHeight)"
 _ID = re.compile(r"(?<=/)([0-9a-f]{12,}|\d+|(?<=/papers/).+)(?=/|$)")
 _ELSEWHERE = re.compile(r"^/(v1|api|static|assets|dashboard|csv|openapi|metrics)\b|^/help/.+/")
 """Files, what programs read, Optuna's own pages, and pages of the documentation but the first."""
@@ -69,7 +70,10 @@ def _photographed(browser: webdriver.Chrome, url: str, out: Path) -> None:
             for theme in _THEMES:
                 _emulate(browser, width, height, theme)
                 browser.get(f"{url}{path}")
-                time.sleep(_SETTLE_SECONDS)
+                # Figures are drawn when they come near the window.
+                for part in (0.3, 0.6, 1, 0):
+                    browser.execute_script(_SCROLL, part)
+                    time.sleep(_SETTLE_SECONDS / 4)
                 target = out / f"{kind}-{size}-{theme}.png"
                 target.write_bytes(_picture(browser, width))
         sys.stdout.write(f"{path} -> {out / kind}-*.png\n")

@@ -535,7 +535,7 @@ def _scale(logarithmic: bool, wanted: list[float] | None) -> Json:
     if wanted is not None:
         found["range"] = wanted
     if logarithmic:
-        # Within a decade or two every mark is told, not its first digit alone.
+        # Within a decade or two every mark has its value, not its first digit alone.
         found |= {"exponentformat": "SI", "minexponent": 4}
         if wanted is not None and wanted[1] - wanted[0] < 3:
             found["dtick"] = "D2"

@@ -1,13 +1,13 @@
 """How soon a study's page shows something: `python -m tests.benchmarks.explorer`.
 
 Studies of 200 and of 5,000 trials, made as rows, are opened in Chromium in turn, so that whatever
-else the machine does is shared by all. Told are medians, in milliseconds since the navigation
+else the machine does is shared by all. It prints medians, in milliseconds since the navigation
 began: the first paint, when the table answers (interactive), and when the front is drawn. Of a
-selection is told how long it takes until the figure shows it, from the click on.
+selection it prints how long it takes until the figure shows it, from the click on.
 
 With `--old FOLDER`, a checkout of an earlier version serves the same data beside, and its pages,
 whose plot is part of the page, are opened in turn too: ratios are to theirs. The first load of each
-page is told apart: it fetches and compiles the scripts.
+page is printed apart: it fetches and compiles the scripts.
 """
 
 import argparse
