@@ -158,7 +158,9 @@ def _lesson(
         f"{trial.dense_parameters / parameters:.1f} times as many."
     )
     equal = [one for one in dense if (one.values["parameters"] or 0) <= parameters]
-    for words, found in ((" with no more parameters", equal), ("", dense)):
+    # One line where the best of all is no larger.
+    others = [(" that was tried", dense)] if dense[:1] != equal[:1] else []
+    for words, found in ((" with no more parameters", equal), *others):
         if found:
             yield (
                 f"The best dense network{words}, trial {found[0].number}, reached "
