@@ -12,8 +12,8 @@ from tests.real_data import real_data
 from tests.service.running import Server, command, wait_until
 
 ROW = "ItalyPowerDemand/rnn-32"
-_CHANCE = {"seconds", "study"}
-"""What no two runs have alike: how long a cell took, and the id of its study."""
+_CHANCE = {"seconds", "study", "commit"}
+"""What two runs need not have alike: how long a cell took, its study's id, what was checked out."""
 
 
 @pytest.mark.slow
