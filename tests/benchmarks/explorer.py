@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from selenium import webdriver
@@ -140,18 +140,19 @@ def main() -> None:
 def _measure(folder: Path, codes: Mapping[str, Path], ids: Mapping[int, str], loads: int) -> None:
     found: dict[tuple[str, int], list[Mapping[str, float]]] = {}
     selections: dict[int, list[float]] = {size: [] for size in ids}
-    with chromium(folder / "profile") as browser:
-        new = serving(folder / "data", codes["new"])
-        old = serving(folder / "data", codes.get("old", codes["new"]))
-        with new as at_new, old as at_old:
-            addresses = {"new": at_new, "old": at_old}
-            for _ in range(loads + 1):
-                for name in codes:
-                    for size, study in ids.items():
-                        seen = opened(browser, f"{addresses[name]}/studies/{study}")
-                        found.setdefault((name, size), []).append(seen)
-                        if name == "new":
-                            selections[size].append(browser.execute_async_script(_SELECT))
+    with ExitStack() as held:
+        addresses = {
+            name: held.enter_context(serving(folder / "data", code)) for name, code in codes.items()
+        }
+        # It goes first: a server waits for those who still listen to a study's events.
+        browser = held.enter_context(chromium(folder / "profile"))
+        for _ in range(loads + 1):
+            for name in codes:
+                for size, study in ids.items():
+                    seen = opened(browser, f"{addresses[name]}/studies/{study}")
+                    found.setdefault((name, size), []).append(seen)
+                    if name == "new":
+                        selections[size].append(browser.execute_async_script(_SELECT))
     middle = {
         (name, size, figure): statistics.median(one[figure] for one in seen[1:])
         for (name, size), seen in found.items()
