@@ -62,7 +62,13 @@ def main() -> None:
 def _served(bin_folder: Path, folder: Path, environment: dict[str, str]) -> Generator[None]:
     """`reflectory serve`, as the tutorials have it in a terminal of its own."""
     command = [str(bin_folder / "reflectory"), "serve", "--data-dir", str(folder / "data")]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    server = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
     try:
         assert server.stdout is not None
         if not server.stdout.readline():
