@@ -1,7 +1,7 @@
 """A dimension of a search space, and what a user may put in its place."""
 
 import math
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, cast
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
@@ -115,7 +115,7 @@ class Options(Spec):
     @model_validator(mode="before")
     @classmethod
     def _of_list(cls, value: Any) -> Any:
-        return {"options": value} if isinstance(value, list) else value
+        return {"options": cast(list[object], value)} if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _without_repeats(self) -> "Options":

@@ -1,7 +1,8 @@
 """The document of all tables, in Markdown: what is printed, what was measured, and how."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from statistics import mean
 from typing import get_args
 
 from search.documents.papers import Fails, Reaches, RowEntry, TableDocument
@@ -177,10 +178,10 @@ def _ranking(results: Sequence[Result]) -> Iterator[str]:
         )
     )
     yield ""
-    yield "| system | mean rank |"
-    yield "| --- | ---: |"
+    yield "| system | mean rank | printed, mean | measured, mean |"
+    yield "| --- | ---: | ---: | ---: |"
     for system, rank in sorted(ranks.mean_ranks.items(), key=lambda item: item[1]):
-        yield f"| {system} | {rank:.2f} |"
+        yield f"| {system} | {rank:.2f} | {' | '.join(_means(results, system, whole))} |"
     yield ""
     yield "| pair | wins | ties | losses | p (Wilcoxon, Holm) |"
     yield "| --- | ---: | ---: | ---: | ---: |"
@@ -190,6 +191,20 @@ def _ranking(results: Sequence[Result]) -> Iterator[str]:
             f"{pair.p:.2g} |"
         )
     yield ""
+
+
+def _means(results: Sequence[Result], system: str, groups: Container[str]) -> Iterator[str]:
+    """A system's printed and its measured mean over some data sets; a failure leaves no mean."""
+    pairs = [
+        (result.row.claim.value, result.verdict.mean)
+        for result in results
+        if result.row.claim is not None
+        and result.row.key.partition("/")[0] in groups
+        and result.row.key.partition("/")[2] == system
+    ]
+    for column in zip(*pairs, strict=True):
+        known = [value for value in column if value is not None]
+        yield f"{mean(known):.3f}" if len(known) == len(column) else "–"
 
 
 def _ranked_value(result: Result) -> float | None:
