@@ -1,7 +1,7 @@
 """What stands around a network: how raw samples become its input, and what its output means.
 
 An `Interface` is a document. A task writes it, a checkpoint holds it, and files that run elsewhere
-carry it out: whoever has such a file gives it a raw row and gets an answer. The methods here are
+carry it out: a user of such a file gives it a raw row and gets an answer. The methods here are
 its definition, in torch; each format of file has its own writer of every step and answer.
 """
 

@@ -35,11 +35,11 @@ class GradientProbe:
         return self._norm("last")
 
     def watch_first(self, state: Tensor) -> Tensor:
-        """Watch a state `[B, n]`; whoever calls goes on with what is returned."""
+        """Watch a state `[B, n]`; returns the state to use from here on."""
         return self._watch("first", state)
 
     def watch_last(self, state: Tensor) -> Tensor:
-        """Watch a state `[B, n]`; whoever calls goes on with what is returned."""
+        """Watch a state `[B, n]`; returns the state to use from here on."""
         return self._watch("last", state)
 
     def _watch(self, end: str, state: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The three questions a spec may ask whoever draws its hyperparameters."""
+"""The three questions a spec may ask the source of its hyperparameters."""
 
 from typing import Protocol
 

@@ -4,5 +4,5 @@ from pathlib import Path
 
 
 def default_data_dir() -> Path:
-    """The data directory of whoever names none."""
+    """The data directory where none is named."""
     return Path.home() / ".local" / "share" / "reflectory"

@@ -9,7 +9,7 @@ from models.spec import Spec
 
 @dataclass(frozen=True, kw_only=True)
 class GraphLimits:
-    """Limits of a file, whoever runs the process that reads it."""
+    """Limits of a file, whichever process reads it."""
 
     file_bytes: int = 512 * 2**20
     folded_bytes: int = 2**30

@@ -111,7 +111,7 @@ def apply_inverse_triangle(scaled: Tensor, right: Tensor, *, transposed: bool) -
     """`S^{-1} right`, or `S^{-T} right`, for `S = I + striu(Z Z^T)` with Z `scaled` (eq. 2).
 
     The Gram matrix is symmetric, so its upper half is S and its lower half S^T; the solver reads
-    the half that it is told to, and takes the diagonal for ones.
+    the half that is asked for, and takes the diagonal for ones.
     """
     return solve_unit_triangle(scaled @ scaled.mT, right, upper=not transposed)
 

@@ -97,7 +97,7 @@ class Folders:
 
 
 class Coordinator:
-    """Runs every study that it can claim, until it is told to stop."""
+    """Runs every study that it can claim, until it is stopped."""
 
     def __init__(
         self,

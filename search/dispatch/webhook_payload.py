@@ -1,4 +1,4 @@
-"""What a user's own server is told of a study's end, see `StudySpec.webhook`."""
+"""What a user's own server is sent at a study's end, see `StudySpec.webhook`."""
 
 import secrets
 from typing import Any, Literal
@@ -62,7 +62,7 @@ class EndMessage(Spec):
 
 
 def write_end(session: Session, study: StudyRecord) -> None:
-    """Have a study's end told, if its spec says to whom; in the transaction that ends it."""
+    """Queue the notification of a study's end, if it has a webhook, in the transaction that ends it."""
     spec = StudySpec.model_validate(study.spec)
     at = study.finished_at
     if spec.webhook is None or at is None:

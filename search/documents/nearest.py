@@ -22,7 +22,7 @@ def allowed_instead(name: str, allowed: Iterable[str], *, rest: str) -> str:
     Args:
         name: the one that is not known.
         allowed: those that are.
-        rest: where all of them are told, if they are too many for a sentence.
+        rest: where all of them are named, if they are too many for a sentence.
     """
     known = list(allowed)
     if not known:

@@ -72,7 +72,7 @@ class OpenedNetwork:
     def fine_tuned(
         self, trial: NetworkTrial, how: FineTune, after_epoch: AfterEpoch
     ) -> TrainedFile:
-        """A trial's file with its numbers trained further; `after_epoch` is told of each epoch.
+        """A trial's file, its numbers trained further; `after_epoch` is called after each epoch.
 
         Raises:
             ConversionError: a layer cannot be stored so, or the network cannot be trained here.
@@ -92,7 +92,7 @@ class OpenedNetwork:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a user is told of the network and the data before any trial."""
+        """Warnings about the network and the data, before any trial."""
         found = [self.evaluator.samples.split.warning]
         if self.kept_because is not None:
             found.append(f"constants stay as they are: {self.kept_because}")
@@ -106,7 +106,7 @@ class OpenedNetwork:
         sensitivities: Mapping[str, tuple[float, float]],
         trained: TrainedFile | None = None,
     ) -> HandedOut:
-        """A trial's file, verified in a fresh process, and what is told of it.
+        """A trial's file, verified in a fresh process, and its report.
 
         `trained` is the file with other numbers, where these were trained.
 

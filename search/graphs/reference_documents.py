@@ -1,4 +1,4 @@
-"""What is told of the files of other tools; importing this loads no runtime."""
+"""What is reported of the files of other tools; importing this loads no runtime."""
 
 from pydantic import Field
 

@@ -19,7 +19,7 @@ def device_model(device: torch.device | str) -> str:
 
 
 def driver_version(device: torch.device | str) -> str | None:
-    """Give the version of the device's driver; None for a CPU, or where it is not told."""
+    """Give the version of the device's driver; None for a CPU, or where it is not known."""
     if torch.device(device).type != "cuda":
         return None
     told = _first_match(Path("/proc/driver/nvidia/version"), r"Kernel Module\D*\s([\d.]+)\s")

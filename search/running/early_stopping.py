@@ -83,7 +83,7 @@ def judge(
 
 
 def order_for(trial: TrialRecord, epoch: int) -> Order | None:
-    """What a trial that has trained this epoch was told to do, if it was."""
+    """What a trial that has trained this epoch was ordered to do, if anything."""
     reason = reason_to_stop(trial, epoch)
     if reason is not None:
         return Order("stop", reason)
@@ -122,7 +122,7 @@ def _judge_stretch(
 
 
 def reason_to_stop(trial: TrialRecord, epoch: int) -> str | None:
-    """Why a trial that has trained this epoch was told to stop, if it was."""
+    """Why a trial that has trained this epoch was stopped, if it was."""
     stopping = trial.stopping
     if stopping is None or epoch < _EPOCH.validate_python(stopping["epoch"]):
         return None

@@ -92,7 +92,7 @@ class DrawnTrial:
 
     @cached_property
     def dense_parameters(self) -> int:
-        """Those of its dense twin."""
+        """Those of its dense baseline."""
         return self.spec.dense_parameter_count()
 
     @cached_property

@@ -26,7 +26,7 @@ from storage.repositories.trials import Trials
 
 @dataclass(frozen=True)
 class Removed:
-    """What is left to do for whoever deleted a study."""
+    """What is left to do after a study was deleted."""
 
     command_id: str
     """The command that is gone once Optuna's study is."""

@@ -1,4 +1,4 @@
-"""Where a user wants to be told of a study's end."""
+"""Where a user wants to be notified of a study's end."""
 
 from typing import Annotated
 from urllib.parse import urlsplit

@@ -70,7 +70,7 @@ def fetch(
         checksums: SHA-256 in hexadecimal digits by file name.
         folder: where the files go; made if need be.
         url: the files' common address; a file's name is appended to it.
-        progress: told how far each file is.
+        progress: called with how far each file is.
         retries: how often a transfer that broke off, or gave a wrong checksum, is tried again.
 
     Returns:

@@ -10,7 +10,7 @@ from search.uploads.dataset_metadata import ArrayFacts, DatasetFacts
 
 
 class DownloadProgress(Protocol):
-    """Told how far a file is, at its start, at its end, and a few times a second in between."""
+    """Called with how far a file is, at its start and end, and a few times a second in between."""
 
     def __call__(self, file: str, received: int, total: int) -> None:
         """Take note that `received` of `total` bytes are here; a total of 0 is an unknown one."""

@@ -19,7 +19,7 @@ from search.training.stacks import (
 
 
 class TrainingHooks(Clock, Protocol):
-    """What training one trial asks of whoever runs it."""
+    """What training one trial asks of its caller."""
 
     def epoch_done(self, report: EpochReport) -> Verdict:
         """Take note of an epoch, and say whether to go on."""

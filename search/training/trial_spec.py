@@ -232,7 +232,7 @@ class TrialSpec(Spec):
         return self.model.parameter_count()
 
     def dense_parameter_count(self) -> int:
-        """Those of its dense twin."""
+        """Those of its dense baseline."""
         return self.model.dense_twin().parameter_count()
 
     def shape_key(self) -> str:

@@ -1,4 +1,4 @@
-"""Lines and numbers of text files, whose faults are told by line and place."""
+"""Lines and numbers of text files, whose faults name their line and place."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence

@@ -81,7 +81,7 @@ async def _whole(request: Request) -> Resources:
 
 
 def principal_of(request: Request) -> Principal:
-    """Whoever makes this request; only routes that the gate guards may ask."""
+    """Who makes this request; only routes that the gate guards may ask."""
     principal: Principal | None = request.state.principal
     if principal is None:
         raise RuntimeError(f"{request.url.path} is open to all, and asks who comes")

@@ -56,7 +56,7 @@ class KeyRing:
         return await self._remembered.get("empty", self._is_empty)
 
     async def what_is_needed(self) -> str:
-        """What a server of loopback tells whoever comes without a key, once keys were made."""
+        """What a server of loopback answers a request without a key, once keys were made."""
         ended = await self._remembered.get("ended", self._all_have_ended)
         return NEEDED + _ENDED if ended else NEEDED
 

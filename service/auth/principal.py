@@ -25,7 +25,7 @@ LONGEST_NAME = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Principal:
-    """Whoever makes a request, for which tenant, and by what we know that."""
+    """Who makes a request, for which tenant, and by what we know that."""
 
     tenant: str
     key_id: str | None
@@ -38,7 +38,7 @@ class Principal:
 
     @property
     def label(self) -> str:
-        """How people are told who it was."""
+        """How people see who it was."""
         return "the local user" if self.key_name is None else f"key {self.key_name!r}"
 
 
@@ -55,7 +55,7 @@ OWN_AGENT = Principal(tenant=LOCAL, key_id=None, key_name=None, scopes=(WORK,), 
 def principal_of(
     key: ApiKeyRecord, *, via: Literal["key", "cookie"], session: str | None = None
 ) -> Principal:
-    """Whoever shows a key, or the cookie of a session that began with it."""
+    """Who shows a key, or the cookie of a session that began with it."""
     scopes = including_lower(scope for scope in (*SCOPES, WORK) if scope in key.scopes)
     return Principal(
         tenant=key.tenant,

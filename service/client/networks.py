@@ -1,4 +1,4 @@
-"""Networks of others from the client: what is told of their smaller files, and which to take."""
+"""Networks of others from the client: reports of their smaller files, and which to take."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class PartOfFile(Spec):
     """Places, from 0, of the worst samples in the user's data, the worst one first."""
 
     def metric(self, kind: str) -> MetricOfFile | None:
-        """The metric of this name; None where it is not told."""
+        """The metric of this name; None where it is not reported."""
         return next((one for one in self.metrics if one.kind == kind), None)
 
 
@@ -113,7 +113,7 @@ class NetworkCalls(StudyCalls, ResultCalls, TrialCalls):
 
     @call
     def network_report(self, study_id: str, number: int) -> Steps[ReportOfFile]:
-        """What is told of a trial's file and of each of its layers.
+        """The report of a trial's file and of each of its layers.
 
         Raises:
             Refused: there is no such trial, or it has no report (yet).

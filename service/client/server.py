@@ -53,7 +53,7 @@ class ServerCalls(Described):
 
     @call
     def webhook_secret(self) -> Steps[str]:
-        """The secret that verifies what webhooks are told; keep it as a password is kept."""
+        """The secret that verifies what webhooks are sent; keep it as a password is kept."""
         return (yield from self.ask(WebhookSecret, "GET", "/v1/webhooks/secret")).secret
 
     @call

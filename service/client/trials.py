@@ -132,7 +132,7 @@ class TrialCalls(FileCalls):
 
         Raises:
             Unfinished: it was not measured within `patience` seconds, and will be when the
-                device's turn comes; or it failed, for the reason told.
+                device's turn comes; or it failed, for the reason given.
         """
         path = trial_path(study_id, number)
         trial = yield from TrialCalls.trial.steps(self, study_id, number)
@@ -163,7 +163,7 @@ class TrialCalls(FileCalls):
     ) -> Steps[str]:
         """The report of a trial, as text in the form asked for: its parameters are counted.
 
-        Of a network of others, each layer is told of instead, see `network_report`.
+        Of a network of others, each layer is reported instead, see `network_report`.
         """
         return (yield from self._text(f"{trial_path(study_id, number)}/report", format=form))
 
@@ -297,7 +297,7 @@ class TrialCalls(FileCalls):
 
         Raises:
             Damaged: the bytes that arrived do not have the digest that the server names.
-            Refused: no such file can be made of the model, for the reason told.
+            Refused: no such file can be made of the model, for the reason given.
             Unfinished: it was not made within `patience` seconds.
         """
         return (yield from self._file(study_id, number, kind, out, **options))

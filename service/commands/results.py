@@ -180,7 +180,7 @@ class Fetched:
     """Sentences on files that cannot be had, or were not to be kept; likewise."""
 
     def miss(self, sentence: str, *, lost: bool, quiet: bool) -> None:
-        """Complain of a file that cannot be had, or not any more; what is quiet is told later."""
+        """Complain of a file that cannot be had, or not any more; if quiet, it is printed later."""
         if not quiet:
             complain(sentence)
         (self.lost if lost else self.missing).append(sentence)

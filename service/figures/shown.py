@@ -55,7 +55,7 @@ class ShownStudy:
         return OBJECTIVE_KINDS[objective].value(trial)
 
     def words(self, trial: TrialSummary) -> list[str]:
-        """What a pointer is told, one thing a line."""
+        """What a pointer shows, one fact a line."""
         name = f" ({self.named[trial.number]})" if trial.number in self.named else ""
         form = self.colour_name(trial)
         model = form if self.is_network else f"{trial.architecture} × {form}"

@@ -53,7 +53,7 @@ class _Look:
 
 @final
 class DatabaseMetrics(Collector):
-    """The database's part of `/metrics`; where it does not answer, only that is told."""
+    """The database's part of `/metrics`; where it does not answer, only that is reported."""
 
     def __init__(self, database: Database, *, lease_seconds: float) -> None:
         self._database = database

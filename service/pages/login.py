@@ -31,7 +31,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get(LOGIN, response_class=HTMLResponse)
 async def login_page(request: Request, whole: Whole, next: str = _HOME) -> HTMLResponse:
-    """The form for a key, and the way out for whoever is logged in."""
+    """The form for a key, and the way out for those who are logged in."""
     guard: Guard = request.app.state.guard
     login = await guard.logins.find(shown_cookie(request.headers, secure=_is_secure(request)))
     if login is None:

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 class AgentsKey:
     """The key with the scope `work` that agents of ours show, where the server asks for keys.
 
-    It is made when it is first needed, and ends with whoever started them.
+    It is made when it is first needed, and ends with the process that started them.
     """
 
     def __init__(self, database: Database, *, name: str) -> None:

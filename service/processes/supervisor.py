@@ -75,7 +75,7 @@ class _StopSignals:
         return self._stopping
 
     def stop(self, _sign: int, _frame: FrameType | None) -> None:
-        """Take note of it, and wake whoever waits."""
+        """Take note of it, and wake what waits."""
         self._stopping = True
         os.write(self._writing, b"1")
 

@@ -59,7 +59,7 @@ def work(
 ) -> None:
     """Offer this machine's slots to the server until `stop` is set; what runs stores where it is.
 
-    `announce` is told the machine's name and how many slots it has, each time that it joins;
+    `announce` is called with the machine's name and how many slots it has, each time that it joins;
     `launch` starts the fork server of its slots.
 
     Raises:

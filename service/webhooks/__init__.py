@@ -1,1 +1,1 @@
-"""Webhooks: a user's own server is told when a study ends, signed and until it was heard."""
+"""Webhooks: a user's own server is notified when a study ends, signed, until it has answered."""

@@ -40,7 +40,7 @@ def copy_artifacts(
     Args:
         source: only read; it may be in use meanwhile.
         target: nothing is removed from it.
-        told: called after each artifact.
+        told: a function, called after each artifact.
 
     Raises:
         StoreUnavailable: one of the stores does not answer.

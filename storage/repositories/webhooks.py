@@ -1,4 +1,4 @@
-"""Deliveries: what is to be told to users' own servers, until it was delivered or given up."""
+"""Deliveries: what users' own servers are to be sent, until it was delivered or given up."""
 
 from datetime import datetime
 
@@ -23,7 +23,7 @@ class Deliveries:
         self._session = session
 
     def add(self, record: DeliveryRecord) -> None:
-        """Write down what is to be told."""
+        """Write down what is to be sent."""
         self._session.execute(insert(WebhookDeliveryRow).values(**vars(record)))
 
     def of_study(self, study_id: str) -> list[DeliveryRecord]:

@@ -1,4 +1,4 @@
-"""What is to be told to users' own servers."""
+"""What users' own servers are to be sent."""
 
 from datetime import datetime
 

@@ -63,7 +63,7 @@ def export(
     and gives. What is made of the parameters is made in double precision and rounded once.
     Of a model of few bits the integers of its parameters stand there, with their scales.
 
-    Whoever gives the files to others runs `models.exports.c.verify` on them first.
+    Before files are given to others, run `models.exports.c.verify` on them first.
 
     Raises:
         ExportError: the name is no name in C, nothing writes such an architecture or such

@@ -25,7 +25,7 @@ class Body(Protocol):
 class Node:
     """Operator, names of inputs and outputs, and attributes by type.
 
-    `bodies` are its subgraphs by attribute, which whoever builds the graph puts there.
+    `bodies` are its subgraphs by attribute, which the builder of the graph puts there.
     """
 
     def __init__(self, proto: onnx.NodeProto, opset: int) -> None:

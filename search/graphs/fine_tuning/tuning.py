@@ -75,7 +75,7 @@ def fine_tuned(
         picks: by layer; those that are left out and biases are trained as they are.
         how: for how long, and so on.
         seed: of the order in which samples are seen.
-        after_epoch: is told of each epoch, the untrained one first.
+        after_epoch: called after each epoch, the untrained one first.
 
     Raises:
         ConversionError: a layer cannot be stored so.

@@ -1,4 +1,4 @@
-"""What is always told of a file beside the metric that was searched."""
+"""What is always reported of a file beside the metric that was searched."""
 
 from search.graphs.metrics.agreement import Agreement
 from search.graphs.metrics.kl import Kl

@@ -10,7 +10,7 @@ from search.training.jobs import MeasureJob
 
 
 class PlainTorch(Runtime):
-    """Modules of torch.nn alone, as whoever loads a dense file has them."""
+    """Modules of torch.nn alone, as a user of a dense file has them."""
 
     def version(self) -> str:
         """That of torch."""

@@ -1,4 +1,4 @@
-"""Trials that are trained together, and what training asks of whoever runs it."""
+"""Trials that are trained together, and what training asks of its caller."""
 
 from search.training.stacks.entries import (
     Clock,

@@ -12,7 +12,7 @@ from search.training.jobs import EpochReport, TrainJob, Verdict
 
 
 class MemberHooks(Protocol):
-    """What a trial asks of whoever runs it; what any of them raises ends this trial alone."""
+    """What a trial asks of its caller; what any of them raises ends this trial alone."""
 
     @property
     def leaves(self) -> bool:
@@ -89,7 +89,7 @@ class TrainingResult:
 
 
 class StackHooks(Clock, Protocol):
-    """What trials that are trained together ask of whoever runs them."""
+    """What trials that are trained together ask of their caller."""
 
     def newcomers(self) -> Sequence[Entry]:
         """Trials that came since it was last asked; it is asked where they may join."""

@@ -154,8 +154,8 @@ def get_ranks(
     """Mean ranks of kinds of models (architecture and parametrization) over the data sets.
 
     Within a data set a kind is ranked by the best validation quality among its trials; the test
-    quality of that trial is told. A data set that lacks a kind is left out for all. Kinds differ
-    by Friedman's test, and in pairs by Wilcoxon's, adjusted by Holm (Demsar, JMLR 7, 2006).
+    quality of that trial is reported. A data set that lacks a kind is left out for all. Kinds
+    differ by Friedman's test, and in pairs by Wilcoxon's, adjusted by Holm (Demsar, JMLR 7, 2006).
     """
     with held.database.read() as session:
         collection = Collections(session).get(collection_id)

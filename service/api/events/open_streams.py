@@ -44,7 +44,7 @@ class OpenStreams:
         return self._by_tenant[tenant]
 
     def of_key(self, asker: Principal) -> int:
-        """How many there are with the key of whoever asks."""
+        """How many there are with the key of the request."""
         return self._by_key[asker.tenant, asker.key_id]
 
 

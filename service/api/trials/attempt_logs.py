@@ -25,7 +25,7 @@ _MEDIA_TYPE = "text/plain; charset=utf-8"
 def attempt_log(path: Path, *, range_header: str | None) -> Response:
     """A log file as an answer, up to where it ended when it was asked for.
 
-    A log that was written as JSON is always told whole.
+    A log that was written as JSON is always sent whole.
 
     Raises:
         OSError: it cannot be read.

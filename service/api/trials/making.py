@@ -73,7 +73,7 @@ def _made(held: Resources, study_id: str, number: int, role: str) -> ArtifactRec
 
 
 def being_made(words: str) -> Response:
-    """The answer to whoever has to ask again."""
+    """The answer to a client that has to ask again."""
     waiting = ExportDocument(detail=f"the {words} is being made; ask again")
     return JSONResponse(
         waiting.model_dump(), HTTPStatus.ACCEPTED, headers={"Retry-After": RETRY_SECONDS}

@@ -1,4 +1,4 @@
-"""Files on their way to the server: opened for one try, and read while somebody is told."""
+"""Files on their way to the server: opened for one try, and read with progress."""
 
 import io
 import os

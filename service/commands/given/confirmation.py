@@ -15,7 +15,7 @@ def confirm(question: str, *, yes: bool, as_json: bool, undone: str) -> None:
         question: what would happen, with names and amounts, without its sign.
         yes: whether the answer was given already.
         as_json: whether a program asks.
-        undone: what is told where the answer is no, such as `nothing was deleted`.
+        undone: what is printed where the answer is no, such as `nothing was deleted`.
 
     Raises:
         typer.BadParameter: nobody is there to be asked.

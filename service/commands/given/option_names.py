@@ -1,4 +1,4 @@
-"""Faults of a request, told by the options of the command line that said what is wrong."""
+"""Faults of a request, named by the options of the command line that said what is wrong."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager

@@ -25,7 +25,7 @@ def spinner(what: str, *, quiet: bool) -> Generator[None]:
 def transfer_bar(
     name: str, *, quiet: bool, afterwards: str | None = None
 ) -> Generator[ToldProgress | None]:
-    """A bar for one transfer, to be told how far it is; null where nobody watches.
+    """A bar for one transfer; null where nobody watches.
 
     Args:
         name: what is on its way.

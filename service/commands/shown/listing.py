@@ -95,7 +95,7 @@ def show_list(
         columns: of a table or CSV.
         wishes: what the command line says of the list.
         as_json: whether JSON is asked for by its own option.
-        nothing: what people are told where there is nothing.
+        nothing: what is printed where there is nothing.
 
     Raises:
         typer.BadParameter: there is no such column, or two forms are asked for.

@@ -128,7 +128,7 @@ def add_columns(table: Table, *names: str, numbers: bool = False) -> None:
 
 
 def lines_table(title: str, lines: Mapping[str, str]) -> Table:
-    """What is to be told of one thing, line by line."""
+    """The facts of one thing, line by line."""
     table = empty_table(escape(title))
     table.add_column("what")
     table.add_column("value", overflow="fold")
