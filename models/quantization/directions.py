@@ -7,7 +7,7 @@ from models.quantization.slices import round_slices
 
 
 class Directions(Scheme):
-    """`[..., k]`: rows whose lengths carry no meaning: each is divided by its own when it is applied.
+    """`[..., k]`: rows whose lengths carry no meaning: applying one divides by its length.
 
     The integers of a row are its numbers, times `2^-7` or `2^-3`; so the largest magnitude of a row
     is just below 1. A row of 0 stays one. What is made of the rows is as orthogonal as before.

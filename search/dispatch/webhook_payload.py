@@ -62,7 +62,7 @@ class EndMessage(Spec):
 
 
 def write_end(session: Session, study: StudyRecord) -> None:
-    """Queue the notification of a study's end, if it has a webhook, in the transaction that ends it."""
+    """Queue the notice of a study's end, if it has a webhook, in the transaction that ends it."""
     spec = StudySpec.model_validate(study.spec)
     at = study.finished_at
     if spec.webhook is None or at is None:
