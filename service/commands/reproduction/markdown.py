@@ -171,8 +171,8 @@ def _ranking(results: Sequence[Result]) -> Iterator[str]:
         "there or nothing is printed to compare. Ties share a rank; what failed ranks last. "
         f"Friedman's test: p = {ranks.friedman_p:.2g}."
         + (
-            f" Mean ranks that differ by less than {ranks.critical_difference:.2f} are not told "
-            "apart (Nemenyi, 5 %)."
+            f" Mean ranks that differ by less than {ranks.critical_difference:.2f} may do so "
+            "by chance (Nemenyi, 5 %)."
             if ranks.critical_difference is not None
             else ""
         )

@@ -164,7 +164,7 @@ def test_systems_are_ranked_over_the_data_sets_that_have_all_of_them() -> None:
     assert "Ranks over 3 data sets, 18 left out" in text
     assert "\n| rnn-32 | 1.00 | 0.883 | 0.880 |\n| lstm-32 | 2.00 | 0.962 | 0.780 |\n" in text
     assert "\n| rnn-32, lstm-32 | 3 | 0 | 0 | 1 |\n" in text
-    assert "differ by less than 2.71 are not told apart" in text
+    assert "differ by less than 2.71 may do so by chance" in text
 
 
 def test_searched_rows_are_counted_apart_from_what_is_printed() -> None:
