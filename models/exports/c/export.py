@@ -63,7 +63,7 @@ def export(
     and gives. What is made of the parameters is made in double precision and rounded once.
     Of a model of few bits the integers of its parameters stand there, with their scales.
 
-    Before files are given to others, run `models.exports.c.verify` on them first.
+    Run `models.exports.c.verify` on the files before they are given to others.
 
     Raises:
         ExportError: the name is no name in C, nothing writes such an architecture or such

@@ -71,7 +71,7 @@ def export(
     architecture takes any. Matrices are stored by their own numbers, and made of them when the
     file is loaded. The metadata hold the format, the spec as JSON, the interface, and `extra`.
 
-    Before a file is given to others, run `models.exports.onnx.verify` on it first.
+    Run `models.exports.onnx.verify` on the file before it is given to others.
 
     Raises:
         ExportError: nothing writes such an architecture or such matrices, the weights are more
