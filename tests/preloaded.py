@@ -65,6 +65,8 @@ _IMPORTED = (
     "psycopg",
     "sqlalchemy.dialects.postgresql.psycopg",
     "sqlalchemy.dialects.sqlite",
+    # What the fork server imports before its first slot.
+    "torch._dynamo",
     "uvicorn.lifespan.on",
     "uvicorn.protocols.http.httptools_impl",
 )

@@ -37,7 +37,11 @@ def made(name: str, given: Given) -> Contestant:
     return contestant
 
 
-@pytest.mark.parametrize("setting", [RECURRENT, PERCEPTRON], ids=lambda setting: setting.name)
+@pytest.mark.parametrize(
+    "setting",
+    [pytest.param(RECURRENT, marks=pytest.mark.nightly), PERCEPTRON],
+    ids=lambda setting: setting.name,
+)
 @pytest.mark.parametrize("name", HERE)
 def test_no_contestant_has_more_numbers_than_allowed_and_all_leave_the_original(
     name: str, setting: Setting

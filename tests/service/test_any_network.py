@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,20 +66,29 @@ def file_of(server: Server, study: str, number: int, role: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def studies(server: Server) -> dict[str, str]:
-    """One study of each network, all at once."""
-    found: dict[str, str] = {}
-    for name in NETWORKS:
+def study_of(server: Server) -> Callable[[str], Any]:
+    """The ended study of a network, which is begun when it is first asked for."""
+
+    @cache
+    def of(name: str) -> Any:
         task = task_of(server, export(name), inputs(name, samples=120, seed=0))
-        found[name] = server.submit({"task": task, "budget": {"trials": TRIALS}, "name": name})
-    return found
+        study = {"task": task, "budget": {"trials": TRIALS}, "name": name}
+        return server.wait(server.submit(study), seconds=300)
+
+    return of
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("cnn", "crnn", "tapered_mlp") else pytest.mark.slow)
+        for name in NETWORKS
+    ],
+)
 def test_a_network_of_torch_goes_from_upload_to_a_front(
-    server: Server, studies: Mapping[str, str], name: str
+    server: Server, study_of: Callable[[str], Any], name: str
 ) -> None:
-    study = server.wait(studies[name], seconds=300)
+    study = study_of(name)
     assert (study["state"], study["state_reason"]) == ("finished", None)
     assert {trial["outcome"] for trial in server.trials(study["id"])} == {"complete"}
     front = server.get(f"/v1/studies/{study['id']}/front")
@@ -105,9 +115,9 @@ def test_a_network_of_torch_goes_from_upload_to_a_front(
 
 
 def test_the_original_is_trial_0_and_nothing_is_lost_of_it(
-    server: Server, studies: Mapping[str, str]
+    server: Server, study_of: Callable[[str], Any]
 ) -> None:
-    study = server.wait(studies["tapered_mlp"], seconds=300)
+    study = study_of("tapered_mlp")
     assert file_of(server, study["id"], 0, "onnx") == export("tapered_mlp")
     trial = server.get(f"/v1/studies/{study['id']}/trials/0")
     assert trial["values"]["quality"] == 0
@@ -239,6 +249,7 @@ def test_data_that_say_nothing_fail_the_study_with_a_sentence(server: Server) ->
     assert "% of the decisions of the output 'y' are the same" in study["state_reason"]
 
 
+@pytest.mark.slow
 def test_trials_survive_the_death_of_everything(server: Server, small: dict[str, Any]) -> None:
     study = server.submit({"task": {**small, "split_seed": 5}, "budget": {"trials": 14}})
 
@@ -312,6 +323,7 @@ def test_a_folder_holds_a_file_that_runs_where_there_is_nothing_else(
     assert "y" in ran.stdout
 
 
+@pytest.mark.slow
 def test_the_form_begins_a_study_of_a_network(server: Server, small: dict[str, Any]) -> None:
     form = page(server, f"/studies/new?model={small['model']}")
     assert 'value="model_outputs" id="task-model_outputs" checked' in form

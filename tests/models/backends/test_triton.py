@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from models.backends.triton.tiles import (
 from models.kernels.calls import GATES, Kind
 from models.kernels.structs import CellName
 from tests.benchmarks.triton_builds import FILE, SHAPES, Pass, Shape, build
-from tests.models.backends.triton_cases import Case, cases, errors, tolerance
+from tests.models.backends.triton_cases import Case, cases, errors, in_short, tolerance
 
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None,
@@ -48,17 +48,25 @@ def interpreted(*arguments: str) -> str:
     return result.stdout
 
 
-@pytest.fixture(scope="module")
-def interpreted_errors() -> dict[str, dict[str, float]]:
-    return json.loads(interpreted("-m", "tests.models.backends.triton_cases"))
+IN_SHORT = in_short()
+
+
+@cache
+def interpreted_errors(*, short: bool) -> dict[str, dict[str, float]]:
+    names = [case.named for case in cases() if (case.named in IN_SHORT) == short]
+    return json.loads(interpreted("-m", "tests.models.backends.triton_cases", *names))
 
 
 @needs_triton
-@pytest.mark.parametrize("case", [*cases()], ids=lambda case: case.named)
-def test_interpreted_results_and_gradients_are_the_equations(
-    case: Case, interpreted_errors: dict[str, dict[str, float]]
-) -> None:
-    found = interpreted_errors[case.named]
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(c, marks=[] if c.named in IN_SHORT else pytest.mark.nightly, id=c.named)
+        for c in cases()
+    ],
+)
+def test_interpreted_results_and_gradients_are_the_equations(case: Case) -> None:
+    found = interpreted_errors(short=case.named in IN_SHORT)[case.named]
     assert all(error <= tolerance(case, interpreted=True) for error in found.values()), found
 
 
@@ -218,6 +226,7 @@ print(recorder.count)
 
 
 @needs_triton
+@pytest.mark.slow
 def test_launches_are_recorded_once_for_a_shape_and_replayed_with_other_numbers() -> None:
     assert interpreted("-c", REPLAYED).strip() == "4"  # forward and backward of two cases
 
@@ -252,6 +261,7 @@ def test_the_document_has_every_shape_on_both_gpus() -> None:
             assert f"| {shape.named} | {shape.precision} | sm_{capability} |" in document
 
 
+@pytest.mark.slow
 @needs_triton
 def test_the_benchmark_for_gpus_runs_through_without_one(tmp_path: Path) -> None:
     file = tmp_path / "measured.md"

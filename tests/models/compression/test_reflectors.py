@@ -177,13 +177,21 @@ def test_all_reflectors_and_free_values_are_any_matrix(shape: tuple[int, int], s
     assert relative_error(weight, linear) < 1e-12
 
 
-@pytest.mark.parametrize("name", SPECTRA)
+@pytest.mark.parametrize(
+    "name",
+    [
+        # These two converge in many small steps.
+        pytest.param(name, marks=pytest.mark.slow if name in ("near one", "decaying") else [])
+        for name in SPECTRA
+    ],
+)
 def test_m_reflectors_a_side_are_at_least_as_near_as_rank_m_and_nearer_with_each(name: str) -> None:
     weight = with_values(SPECTRA[name], seed=2)
     counts = [HouseholderSvd(m1=m, m2=m, bound="free") for m in range(1, 13)]
     errors = [relative_error(weight, linear) for linear in convert_path(weight, counts)]
     for m, error in enumerate(errors, start=1):
         assert error <= tail(weight, m) + 1e-12
+    for m in (1, 5, 12):
         alone = convert_weight(weight, counts[m - 1])
         assert relative_error(weight, alone) <= tail(weight, m) + 1e-12
     assert all(b <= a + 1e-12 for a, b in itertools.pairwise(errors))

@@ -85,7 +85,15 @@ def unbroken(site: Site) -> list[dict]:
     return assert_whole(site, study_id)
 
 
-@pytest.mark.parametrize("point", ["asked", "given", "ended", "told"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "asked",
+        pytest.param("given", marks=pytest.mark.slow),
+        pytest.param("ended", marks=pytest.mark.slow),
+        "told",
+    ],
+)
 def test_a_coordinator_that_dies_between_optuna_and_our_rows_loses_nothing(
     site: Site, unbroken: list[dict], point: str
 ) -> None:
@@ -106,6 +114,7 @@ def test_a_study_survives_the_loss_of_optunas_tables(site: Site) -> None:
     assert_whole(site, study_id)
 
 
+@pytest.mark.slow
 def test_a_study_survives_the_loss_of_what_its_own_tables_knew_last(site: Site) -> None:
     """They are set back to when trials were open of which Optuna has been told since."""
     study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]
@@ -127,7 +136,9 @@ def test_a_study_survives_the_loss_of_what_its_own_tables_knew_last(site: Site) 
     assert_whole(site, study_id)
 
 
-@pytest.mark.parametrize(("point", "number"), [("given", 0), ("asked", 1)])
+@pytest.mark.parametrize(
+    ("point", "number"), [pytest.param("given", 0, marks=pytest.mark.slow), ("asked", 1)]
+)
 def test_presets_come_first_whenever_the_coordinator_dies(
     site: Site, point: str, number: int
 ) -> None:

@@ -41,6 +41,9 @@ SPEC: dict[str, Any] = {
 }
 SAMPLERS = [kind_of(sampler) for sampler in get_args(get_args(AnySampler)[0])]
 """All of the union: a new one is tried unnamed, as it is by default."""
+SAMPLERS_WITH_A_SLOW_ONE = [
+    pytest.param(kind, marks=pytest.mark.slow if kind == "gp" else []) for kind in SAMPLERS
+]
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "tpe": {"startup_trials": 4},
@@ -176,7 +179,7 @@ def test_what_was_told_of_a_trial_stays_when_it_is_measured_later() -> None:
     assert [trial.values for trial in rebuilt.trials] == values
 
 
-@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize("kind", SAMPLERS_WITH_A_SLOW_ONE)
 def test_every_dimension_is_searched_to_both_of_its_ends(kind: str) -> None:
     """With enough suggestions for the start, which is random or spread, and for what follows."""
     played = Played({"kind": kind, **SETTINGS.get(kind, {})}, **FIELDS.get(kind, {}))
@@ -192,14 +195,12 @@ def test_every_dimension_is_searched_to_both_of_its_ends(kind: str) -> None:
                 assert {low, high} <= found[name], name
 
 
-@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize("kind", SAMPLERS_WITH_A_SLOW_ONE)
 def test_every_sampler_draws_all_bits(kind: str) -> None:
     fields = {**FIELDS.get(kind, {}), "space": {**SPEC["space"], "bits": {"options": [32, 8, 4]}}}
     sampler = {"kind": kind, **SETTINGS.get(kind, {})}
     drawn = Played(sampler, **fields).play(24)
     assert {one.spec.model.bits for one in drawn} == {32, 8, 4}
-    again = Played(sampler, **fields).play(24)
-    assert [one.drawn for one in drawn] == [one.drawn for one in again]
 
 
 def test_the_past_changes_what_known_cost_suggests() -> None:

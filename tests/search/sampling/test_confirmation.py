@@ -87,7 +87,14 @@ def test_confirmations_are_on_no_front() -> None:
     assert [trial.number for trial in front_of(trials, infos)] == [0]
 
 
-@pytest.mark.parametrize(("point", "number"), [("asked", 4), ("given", 3), ("ended", 4)])
+@pytest.mark.parametrize(
+    ("point", "number"),
+    [
+        pytest.param("asked", 4, marks=pytest.mark.slow),
+        ("given", 3),
+        pytest.param("ended", 4, marks=pytest.mark.slow),
+    ],
+)
 def test_confirmations_survive_the_coordinator(site: Site, point: str, number: int) -> None:
     study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]
     break_off(site, point, number)

@@ -183,7 +183,8 @@ def test_a_rehearsal_answers_what_the_trial_itself_would(sampler: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("duplicates", "point", "number"), [("resample", "given", 2), ("reuse", "ended", 4)]
+    ("duplicates", "point", "number"),
+    [("resample", "given", 2), pytest.param("reuse", "ended", 4, marks=pytest.mark.slow)],
 )
 def test_repeats_survive_the_coordinator(
     site: Site, duplicates: str, point: str, number: int

@@ -36,7 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
     made.close()
 
 
-@pytest.mark.parametrize("point", ["asked", "given"])
+@pytest.mark.parametrize("point", ["asked", pytest.param("given", marks=pytest.mark.slow)])
 def test_what_was_enqueued_becomes_one_trial_whenever_the_coordinator_dies(
     site: Site, point: str
 ) -> None:

@@ -204,6 +204,7 @@ def test_parameter_range_bounds_every_draw_and_is_reached(architecture, parametr
     assert max(counts) == space.parameter_range.high >= max(drawn)
 
 
+@pytest.mark.slow
 def test_every_dimension_is_modelled_jointly_and_reached_at_both_ends() -> None:
     """200 draws by TPE: its joint model holds every dimension, and no range locks itself to a part.
 

@@ -178,6 +178,7 @@ def test_without_waiting_only_the_study_is_told(given: Given) -> None:
     assert spec["task"]["model"] == told["model"]
 
 
+@pytest.mark.slow
 def test_the_example_goes_from_torch_to_a_smaller_file(given: Given, tmp_path: Path) -> None:
     out = tmp_path / "small.onnx"
     run = subprocess.run(

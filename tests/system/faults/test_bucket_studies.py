@@ -87,6 +87,7 @@ def test_a_whole_study_needs_a_bucket_and_no_folder(tmp_path: Path, bucket: S3Se
         server.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seconds",
     [pytest.param(3.0, id="3 s"), pytest.param(20.0, id="20 s", marks=pytest.mark.slow)],

@@ -8,6 +8,8 @@ import pytest
 from tests.chaos.postgres import MortalPostgres
 from tests.chaos.run import run
 
+pytestmark = pytest.mark.slow
+
 FAULTS = {"cut", "answers lost", "requests doubled"}
 
 
@@ -17,7 +19,6 @@ def test_random_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     assert summary.strikes, "nothing was struck"
 
 
-@pytest.mark.slow
 def test_random_kills_of_the_database_too_lose_and_double_nothing(tmp_path: Path) -> None:
     postgres = MortalPostgres(Path(tempfile.mkdtemp(prefix="reflectory-postgres-")))
     try:

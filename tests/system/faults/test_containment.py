@@ -104,6 +104,7 @@ def limit_data(pid: int) -> None:
     resource.prlimit(pid, resource.RLIMIT_DATA, (3 * GIBIBYTE, 3 * GIBIBYTE))
 
 
+@pytest.mark.slow
 def test_trials_that_need_more_memory_than_there_is_end_and_nothing_else_does(
     tmp_path: Path, memory_group: Path | None
 ) -> None:

@@ -17,6 +17,8 @@ from tests.service.dying_server import BETWEEN, POINT_FILE, POINTS
 from tests.service.running import Server, wait_until
 
 TRIALS = 4
+pytestmark = pytest.mark.slow
+
 SPEC: dict[str, Any] = {
     "task": {"kind": "digits"},
     "architectures": ["rnn"],

@@ -179,6 +179,7 @@ def test_paused_trials_are_let_go_before_their_study_waits(
     assert looked() == (StudyState.PAUSED, [2, 4, 5]), "two stay for each that runs"
 
 
+@pytest.mark.slow
 def test_a_whole_study_waits_on_a_full_disk_and_goes_on_when_there_is_room(server: Server) -> None:
     """First the reserve is touched, then there is not a byte left, for the database either."""
     folder = server.data_dir.parent

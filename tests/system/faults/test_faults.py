@@ -46,6 +46,7 @@ def assert_told_once(server: Server, study_id: str) -> None:
         assert sorted(row.trial for row in exchanges if row.kind == kind) == numbers
 
 
+@pytest.mark.slow
 def test_a_killed_worker_goes_on_from_its_checkpoint_and_equals_an_unbroken_one(server) -> None:
     """A trial whose worker is killed twice, the first time when it has stored its state.
 
@@ -118,14 +119,8 @@ def test_killing_everything_loses_and_doubles_nothing(tmp_path: Path, seed: int)
 
 
 # Of all three at once, `test_killing_everything_loses_and_doubles_nothing` tells every time.
-@pytest.mark.parametrize(
-    "victim",
-    [
-        "coordinator",
-        pytest.param("api", marks=pytest.mark.slow),
-        pytest.param("fork_server", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["coordinator", "api", "fork_server"])
 def test_killing_one_process_of_the_server_loses_nothing(tmp_path: Path, victim: str) -> None:
     """The supervisor, or the coordinator for its fork server, starts it again."""
     server = Server(tmp_path / "data").start()
@@ -161,6 +156,7 @@ def _answers(server: Server) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_graceful_stop_goes_on_at_the_next_start(server) -> None:
     study_id = server.submit({**SMALL, "budget": {"trials": 6, "epochs": 30}})
     wait_until(lambda: server.study(study_id)["progress"]["epochs_trained"] > 20, what="epochs")
@@ -201,6 +197,7 @@ def test_a_diverged_trial_is_infeasible_and_the_study_goes_on(server) -> None:
     assert_told_once(server, ended["id"])
 
 
+@pytest.mark.slow
 def test_draws_over_the_limit_are_listed_and_cost_no_budget(server) -> None:
     spec = {
         **SMALL,
@@ -222,6 +219,7 @@ def test_draws_over_the_limit_are_listed_and_cost_no_budget(server) -> None:
     assert_told_once(server, ended["id"])
 
 
+@pytest.mark.slow
 def test_trials_under_the_least_throughput_ratio_are_refused_untrained(server) -> None:
     """A dense model is its own baseline: its ratio is 1, which is under the limit."""
     spec = {
@@ -256,9 +254,9 @@ def test_a_study_in_which_nothing_is_feasible_says_so(server) -> None:
 @pytest.mark.parametrize(
     ("budget", "reason"),
     [
-        ({"total_epochs": 25}, "total_epochs"),
         ({"wall_seconds": 4}, "wall_seconds"),
-        ({"device_hours": 4 / 3600}, "device_hours"),
+        pytest.param({"total_epochs": 25}, "total_epochs", marks=pytest.mark.slow),
+        pytest.param({"device_hours": 4 / 3600}, "device_hours", marks=pytest.mark.slow),
     ],
 )
 def test_a_used_up_budget_stops_trials_at_their_next_epoch(server, budget, reason) -> None:

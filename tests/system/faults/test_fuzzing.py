@@ -10,6 +10,7 @@ from tests.fuzz import hooks
 from tests.fuzz.run import fuzz
 
 
+@pytest.mark.slow
 def test_no_request_is_answered_as_the_document_does_not_say(tmp_path: Path) -> None:
     done = fuzz(tmp_path, examples=6, seed=1, phases=("fuzzing", "stateful"))
     assert not done.failed, done.report

@@ -143,6 +143,7 @@ def test_a_store_that_is_gone_for_a_while_heals_and_loses_nothing(tmp_path: Path
         server.close()
 
 
+@pytest.mark.slow
 def test_training_goes_on_while_the_api_is_away_and_is_reported_later(tmp_path: Path) -> None:
     """Away for two lease times, and nobody starts another one."""
     lease_seconds, trials, epochs = 4.0, 3, 50

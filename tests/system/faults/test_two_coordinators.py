@@ -162,6 +162,7 @@ def moved(site: Site, study_id: str, sign: signal.Signals) -> Machine:
     return first
 
 
+@pytest.mark.slow
 def test_the_studies_of_a_machine_that_sleeps_move_and_its_late_words_are_refused(
     site: Site,
 ) -> None:

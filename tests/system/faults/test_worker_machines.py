@@ -157,6 +157,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site.close()
 
 
+@pytest.mark.slow
 def test_what_runs_on_the_only_machine_outlives_its_being_cut_off_for_two_leases(
     wired: Site, cable: Namespace
 ) -> None:
@@ -177,6 +178,7 @@ def test_what_runs_on_the_only_machine_outlives_its_being_cut_off_for_two_leases
         assert [one["name"] for one in wired.server.get("/v1/agents")["items"]] == ["cut"]
 
 
+@pytest.mark.slow
 def test_a_trial_goes_on_elsewhere_while_its_machine_is_cut_off(
     wired: Site, cable: Namespace
 ) -> None:
@@ -229,6 +231,7 @@ def test_a_machine_behind_a_slow_relay_finishes_a_study(plain: Site) -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_stopped_has_its_trials_stored_for_another_to_go_on(
     plain: Site,
 ) -> None:

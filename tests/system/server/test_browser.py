@@ -293,6 +293,7 @@ def pages_of(study: dict) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_no_page_scrolls_sideways_on_a_phone(server, study, browser) -> None:
     base = str(server.http.base_url).rstrip("/")
     phone = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}

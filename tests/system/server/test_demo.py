@@ -38,6 +38,7 @@ def demo(
     return run, written
 
 
+@pytest.mark.slow
 @pytest.mark.cold
 def test_the_demo_ends_with_a_front_and_the_best_models_files(tmp_path: Path) -> None:
     run, written = demo(tmp_path, SMALL)

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
+import pytest
 from starlette.testclient import TestClient
 
 from search.training.jobs import Progress
@@ -15,6 +16,7 @@ from tests.system.faults.test_faults import SMALL
 from tests.system.studies.test_paused_trials import SPEC as PAUSING
 
 
+@pytest.mark.slow
 def test_every_event_of_a_study_with_all_its_luck_is_as_documented(tmp_path: Path) -> None:
     """A worker is killed, budget and priority grow, throughput is measured, and trials pause."""
     spec = {**SMALL, "objectives": ["quality", "parameters", "throughput"]}

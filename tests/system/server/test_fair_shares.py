@@ -72,6 +72,7 @@ def two(tmp_path: Path) -> Generator[Two]:
     made.database.dispose()
 
 
+@pytest.mark.slow
 def test_the_other_tenants_first_trial_waits_for_one_trial_and_no_slot_idles(two: Two) -> None:
     ours = two.database.of(MANY)
     spec = StudySpec.model_validate({**SPEC, "budget": {"trials": 1010, "epochs": 25}})

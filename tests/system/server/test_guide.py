@@ -141,7 +141,15 @@ def label(page: Path) -> str:
 
 
 @needs_curl
-@pytest.mark.parametrize("page", ON_ONE_SERVER, ids=label)
+@pytest.mark.parametrize(
+    "page",
+    [
+        # Tutorials train for minutes.
+        pytest.param(page, marks=pytest.mark.slow if page.parent.name == "tutorials" else [])
+        for page in ON_ONE_SERVER
+    ],
+    ids=label,
+)
 def test_everything_that_a_page_tells_to_type_works(page: Path, here: Path, server: Server) -> None:
     output = run_page(page, here, server)
     made = {path.name for path in here.iterdir()}

@@ -22,6 +22,7 @@ def test_the_notebook_has_no_outputs() -> None:
     assert not any(cell.outputs or cell.execution_count for cell in code)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_notebook_runs(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = nbformat.read(NOTEBOOK, as_version=4)

@@ -206,6 +206,7 @@ def test_requests_wait_while_the_api_starts_again(server: Server) -> None:
     assert httpx2.get(f"{url}/healthz", timeout=600, trust_env=False).status_code == 200
 
 
+@pytest.mark.slow
 def test_nothing_outlives_a_killed_supervisor(tmp_path: Path) -> None:
     with preloaded.cold():
         environment = {"TMPDIR": str(tmp_path)}
@@ -303,6 +304,7 @@ def _mentioning(folder: Path) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.cold
 def test_a_server_that_says_it_is_ready_answers_at_all_that_it_names(tmp_path: Path) -> None:
     """What the announcement names can be opened at once."""

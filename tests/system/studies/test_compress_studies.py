@@ -290,6 +290,7 @@ def test_an_original_is_over_a_limit_that_asks_for_more_speed_than_its_own(
     assert front["original"]["values"]["quality"] is not None
 
 
+@pytest.mark.slow
 @GRU
 def test_a_killed_server_goes_on_to_the_same_numbers(
     server: Server, compressed: Compressed, tmp_path: Path

@@ -59,6 +59,7 @@ def begun(server: Server, study_id: str) -> list[int]:
     return [trial["number"] for trial in sorted(trials, key=lambda one: one["started_at"])]
 
 
+@pytest.mark.slow
 def test_a_named_trial_overtakes_what_waits_and_counts_in_the_budget(server: Server) -> None:
     # Long enough that what waits still does when the named one is entered.
     study_id = server.submit({**SMALL, "budget": {"trials": 8, "epochs": 40}})

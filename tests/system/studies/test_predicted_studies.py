@@ -87,6 +87,7 @@ def test_a_user_may_have_the_others_measured(server: Server, ended: dict[str, An
     assert found["predicted"] == trial["predicted"]
 
 
+@pytest.mark.slow
 def test_only_a_measurement_refuses_and_only_a_clear_pass_trains_unmeasured(
     server: Server,
 ) -> None:

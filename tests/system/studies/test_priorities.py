@@ -51,6 +51,7 @@ def trained(server: Server, study_id: str, trials: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_study_of_a_higher_priority_has_the_slot_until_it_is_done(server: Server) -> None:
     low = server.submit(MANY)
     trained(server, low, 2)
@@ -66,6 +67,7 @@ def test_a_study_of_a_higher_priority_has_the_slot_until_it_is_done(server: Serv
     assert all(len(trial["attempts"]) <= 1 for trial in lasting), "one was ended for the other"
 
 
+@pytest.mark.slow
 def test_equal_studies_share_and_a_change_counts_from_the_next_slot_on(server: Server) -> None:
     one, other = server.submit(MANY), server.submit({**MANY, "seed": 1})
     trained(server, one, 6)

@@ -126,6 +126,7 @@ def test_other_stacks_are_refused_by_name(server: Server, stack: object) -> None
         server.submit({**_SPEC, "resources": {"stack": stack}})
 
 
+@pytest.mark.slow
 def test_those_of_a_process_that_broke_down_are_trained_apart_from_then_on(server: Server) -> None:
     """Whose doing it was is not known, and one of them may do it again."""
     spec = {**_SPEC, "budget": {"trials": 4, "epochs": 150}, "resources": {"stack": 4}}

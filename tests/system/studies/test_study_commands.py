@@ -105,6 +105,7 @@ def test_a_paused_study_has_the_numbers_of_one_that_was_never_held(
     assert reasons & (orderly | {"died with its coordinator"} if killed else orderly)
 
 
+@pytest.mark.slow
 def test_pauses_use_up_no_attempts_of_a_trial(server: Server) -> None:
     """A trial is tried three times; four pauses leave it all three."""
     study_id = server.submit({**SMALL, "budget": {"trials": 1, "epochs": 200}})
@@ -148,6 +149,7 @@ def kinds(server: Server, study_id: str) -> list[str]:
     return [line.removeprefix("event: ") for line in lines if line.startswith("event: ")]
 
 
+@pytest.mark.slow
 def test_a_finished_study_runs_on_to_the_trials_of_a_longer_one(server: Server) -> None:
     longer = server.wait(server.submit({**SMALL, "budget": {"trials": 5, "epochs": 1}}))
     study_id = server.submit({**SMALL, "budget": {"trials": 3, "epochs": 1}})
@@ -178,6 +180,7 @@ def test_a_used_up_budget_is_raised_and_the_study_goes_on(server: Server) -> Non
     assert used + 8 <= ended["progress"]["epochs_trained"] <= used + 8 + 2 * 2
 
 
+@pytest.mark.slow
 def test_a_running_study_takes_its_new_budget_up(server: Server) -> None:
     study_id = server.submit({**SMALL, "budget": {"trials": 2, "epochs": 12}})
     reach(server, study_id, 2)

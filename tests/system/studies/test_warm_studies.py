@@ -42,6 +42,7 @@ def mean_quality(server: Server, study_id: str) -> float:
     return statistics.fmean(trial["values"]["quality"] for trial in trials)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler["kind"])
 def test_the_first_trials_of_a_warm_study_are_better(
     server: Server, source: str, sampler: dict[str, Any]
