@@ -13,7 +13,7 @@ from search.documents.datasets import ArrayPort
 from search.errors import TaskUnresolved
 from search.graphs.fine_tune import FineTune
 from search.graphs.metrics import DEFAULT_SHARES, AnyMetric, Kl
-from search.graphs.network_data import NetworkSamples, network_samples
+from search.graphs.network_data import NetworkSamples, count_samples, network_samples
 
 MOST_INPUTS = 256
 _UNITS: Mapping[str, str] = {"kl": "nats"}
@@ -185,16 +185,9 @@ class ModelOutputs(Spec):
             SpecRefused: an array is missing or does not fit its input, at `task.inputs.NAME`, or
                 there are too few samples.
         """
-        ports = {port.name for port in self.known.inputs}
-        fed = {
-            name: arrays[array]
-            for name in ports
-            if (array := self.inputs.get(name, name)) in arrays and name not in self.zeros
-        }
-        unknown = {name: arrays[one] for name, one in self.inputs.items() if name not in ports}
         return network_samples(
             self.known.inputs,
-            {**fed, **unknown},
+            self._by_input(arrays),
             each=self.each,
             zeros=self.zeros,
             shares=self.split,
@@ -208,9 +201,25 @@ class ModelOutputs(Spec):
             SpecRefused: see `samples`.
         """
         # One number stands for all: an array of any size takes no memory so.
-        self.samples(
-            {
-                name: np.broadcast_to(np.zeros((), port.type), (samples, *port.shape))
-                for name, port in arrays.items()
-            }
+        shapes = {
+            name: np.broadcast_to(np.zeros((), port.type), (samples, *port.shape))
+            for name, port in arrays.items()
+        }
+        count_samples(
+            self.known.inputs,
+            self._by_input(shapes),
+            each=self.each,
+            zeros=self.zeros,
+            shares=self.split,
         )
+
+    def _by_input(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
+        """The data's arrays by the inputs that they are for, those of unknown inputs as well."""
+        ports = {port.name for port in self.known.inputs}
+        fed = {
+            name: arrays[array]
+            for name in ports
+            if (array := self.inputs.get(name, name)) in arrays and name not in self.zeros
+        }
+        unknown = {name: arrays[one] for name, one in self.inputs.items() if name not in ports}
+        return {**fed, **unknown}

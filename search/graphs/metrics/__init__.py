@@ -22,6 +22,7 @@ from search.graphs.metrics.sample_split import (
     DEFAULT_SHARES,
     Places,
     SampleSplit,
+    part_sizes,
     split_samples,
 )
 from search.graphs.metrics.wilson import Interval, wilson
@@ -52,6 +53,7 @@ __all__ = [
     "are_probabilities",
     "compared",
     "default_metric",
+    "part_sizes",
     "refuse_constant",
     "refuse_unusable",
     "reported_beside",

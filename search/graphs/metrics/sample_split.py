@@ -49,8 +49,19 @@ def split_samples(
         seed: of the drawing alone.
 
     Raises:
-        SpecRefused: shares are not such, fewer than 16 samples are for calibration, or a part has
-            none.
+        SpecRefused: see `part_sizes`.
+    """
+    first, second, _ = part_sizes(count, shares)
+    order = np.random.default_rng(seed).permutation(count)
+    return SampleSplit(*map(np.sort, np.split(order, [first, first + second])))
+
+
+def part_sizes(count: int, shares: Sequence[float]) -> tuple[int, int, int]:
+    """How many of `count` samples are for calibration, for choosing and for the test.
+
+    Raises:
+        SpecRefused: shares are not three above 0 whose sum is 1, fewer than 16 samples are for
+            calibration, or a part has none.
     """
     if len(shares) != 3 or min(shares) <= 0 or not math.isclose(sum(shares), 1, abs_tol=1e-6):
         raise SpecRefused(
@@ -62,28 +73,27 @@ def split_samples(
                 )
             ]
         )
-    order = np.random.default_rng(seed).permutation(count)
-    first = math.floor(count * shares[0] + 1e-9)
-    second = math.floor(count * (shares[0] + shares[1]) + 1e-9)
-    parts = [np.sort(part) for part in np.split(order, [first, second])]
-    if len(parts[0]) < LEAST_CALIBRATION:
+    calibration = math.floor(count * shares[0] + 1e-9)
+    choosing = math.floor(count * (shares[0] + shares[1]) + 1e-9) - calibration
+    test = count - calibration - choosing
+    if calibration < LEAST_CALIBRATION:
         raise SpecRefused(
             [
                 Fault(
                     "task.data",
-                    f"{len(parts[0])} of {count} samples are for calibration; at least "
+                    f"{calibration} of {count} samples are for calibration; at least "
                     f"{LEAST_CALIBRATION} are needed",
                 )
             ]
         )
-    if not (len(parts[1]) and len(parts[2])):
+    if not (choosing and test):
         raise SpecRefused(
             [
                 Fault(
                     "task.data",
-                    f"of {count} samples {len(parts[1])} are for choosing and {len(parts[2])} for "
-                    "the test; each needs 1 or more",
+                    f"of {count} samples {choosing} are for choosing and {test} for the test; "
+                    "each needs 1 or more",
                 )
             ]
         )
-    return SampleSplit(*parts)
+    return calibration, choosing, test

@@ -2,9 +2,16 @@
 
 from search.graphs.network_data.network_samples import (
     NetworkSamples,
+    count_samples,
     feeds_one_by_one,
     network_samples,
 )
 from search.graphs.network_data.sample_archive import read_samples
 
-__all__ = ["NetworkSamples", "feeds_one_by_one", "network_samples", "read_samples"]
+__all__ = [
+    "NetworkSamples",
+    "count_samples",
+    "feeds_one_by_one",
+    "network_samples",
+    "read_samples",
+]

@@ -9,7 +9,14 @@ from numpy.typing import NDArray
 
 from models.graphs.documents import GraphPort
 from search.errors import Fault, SpecRefused
-from search.graphs.metrics import DEFAULT_SHARES, Answers, Places, SampleSplit, split_samples
+from search.graphs.metrics import (
+    DEFAULT_SHARES,
+    Answers,
+    Places,
+    SampleSplit,
+    part_sizes,
+    split_samples,
+)
 
 MOST_AT_ONCE = 8
 """Samples in one feed."""
@@ -108,6 +115,31 @@ def network_samples(
         seed: of the drawing.
 
     Raises:
+        SpecRefused: see `count_samples`.
+    """
+    count = count_samples(inputs, arrays, each=each, zeros=zeros, shares=shares)
+    return NetworkSamples(
+        inputs=tuple(inputs),
+        arrays=dict(arrays),
+        split=split_samples(count, shares, seed=seed),
+        each=each,
+        batch=1 if feeds_one_by_one(inputs, each=each) else MOST_AT_ONCE,
+    )
+
+
+def count_samples(
+    inputs: Sequence[GraphPort],
+    arrays: Mapping[str, AnyArray],
+    *,
+    each: bool = False,
+    zeros: Sequence[str] = (),
+    shares: Sequence[float] = DEFAULT_SHARES,
+) -> int:
+    """Hold arrays against the inputs, and count their samples.
+
+    Of arrays it looks at shapes and types alone, and takes no longer for more samples.
+
+    Raises:
         SpecRefused: an array is missing, belongs to no input, or has another rank, type or size
             than its input, at `task.inputs.NAME`; or there are too few samples.
     """
@@ -124,14 +156,9 @@ def network_samples(
         faults.append(Fault("task.data", "no input has samples; at least one needs them"))
     if faults:
         raise SpecRefused(faults)
-    split = split_samples(counts.pop(), shares, seed=seed)
-    return NetworkSamples(
-        inputs=tuple(inputs),
-        arrays=dict(arrays),
-        split=split,
-        each=each,
-        batch=1 if feeds_one_by_one(inputs, each=each) else MOST_AT_ONCE,
-    )
+    count = counts.pop()
+    part_sizes(count, shares)
+    return count
 
 
 def _unknown(
