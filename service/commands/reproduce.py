@@ -101,7 +101,8 @@ def reproduce(
     """Train the rows of a paper's table, and print what is measured beside what is printed.
 
     Rows are ordinary studies, one for each seed, the cheapest first. A call that is repeated finds
-    what exists and goes on. Rows that cannot be reproduced are listed with the reason.
+    what exists and goes on. Rows whose printed number cannot be reached are not trained, and the
+    reason is listed; where nothing is printed, what is measured stands alone.
     """
     if table is not None:
         _train(

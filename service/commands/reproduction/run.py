@@ -46,7 +46,8 @@ def plans(
 
     Args:
         table: the table's name.
-        rows: its rows; those that cannot be reproduced are left out.
+        rows: its rows; those whose printed number cannot be reached are left out. Where nothing is
+            printed, what is measured stands alone.
         seeds: how many of each, from 0.
         done: cells that are known.
     """
@@ -56,7 +57,8 @@ def plans(
         for seed in range(seeds):
             document = document_for(row, seed)
             digest = digest_of(document)
-            if row.unreachable is None and (table, row.key, seed, digest) not in known:
+            trained = row.unreachable is None or row.claim is None
+            if trained and (table, row.key, seed, digest) not in known:
                 found.append(Plan(table, row, seed, document, digest))
     return found
 

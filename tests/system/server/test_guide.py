@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
+from torch import nn
 
 from search.studies.spec import StudySpec
 from search.studies.submission import checked_space
@@ -124,6 +126,8 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("here")
     (folder / "deploy").mkdir()
     (folder / "deploy" / "examples").symlink_to(ROOT / "deploy" / "examples")
+    gru = nn.ModuleDict({"rnn": nn.GRU(8, 64, batch_first=True), "readout": nn.Linear(64, 10)})
+    safetensors.torch.save_file(gru.state_dict(), folder / "gru.safetensors")
     (folder / "model.onnx").write_bytes(classifier().SerializeToString())
     np.savez(folder / "calibration.npz", x=vectors(200))
     return folder
