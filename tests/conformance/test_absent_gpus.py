@@ -49,6 +49,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("pair", pairs(), ids=pair_name)
 def test_a_training_step_makes_nothing_on_the_cpu_and_reads_one_number(
     pair: Pair, reads: list[Tensor]
@@ -76,6 +77,7 @@ def test_a_training_step_makes_nothing_on_the_cpu_and_reads_one_number(
     assert [tensor.shape for tensor in reads] == [()] * 2
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("pair", "who"),
     [
@@ -99,6 +101,7 @@ def test_answers_are_on_the_gpu(pair: Pair, who: Backend, monkeypatch: pytest.Mo
     assert answer.device.type == "cuda"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("mode", ["inference", "training"])
 @pytest.mark.parametrize("pair", pairs(), ids=pair_name)
 def test_what_is_measured_reads_nothing_back(pair: Pair, mode: Mode, reads: list[Tensor]) -> None:

@@ -59,6 +59,7 @@ def slow_compiler(folder: Path) -> Path:
     return script
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_processes_that_start_together_build_once_and_compute_the_same(tmp_path: Path) -> None:
     compiler = slow_compiler(tmp_path)

@@ -42,7 +42,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
     made.close()
 
 
-@pytest.mark.parametrize("point", ["asked", "ended", "told"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("asked", marks=pytest.mark.slow),
+        pytest.param("ended", marks=pytest.mark.slow),
+        "told",
+    ],
+)
 def test_what_a_late_coordinator_was_about_to_do_is_done_once(site: Site, point: str) -> None:
     """It stops between Optuna and our rows, and wakes up when the other has gone on."""
     study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]

@@ -67,7 +67,13 @@ def _handed_out(held: Evaluator, proposals: Proposals, original: bytes) -> Hande
     return handed_out(held, best.picks, proposals.offers, original=original)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("crnn", "cnn", "transformer") else pytest.mark.slow)
+        for name in NETWORKS
+    ],
+)
 def test_a_network_has_a_front_of_smaller_files(name: str, tmp_path: Path) -> None:
     original = export(name)
     read, model = _read(name, tmp_path)

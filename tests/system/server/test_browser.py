@@ -307,7 +307,7 @@ def test_no_page_scrolls_sideways_on_a_phone(server, study, browser) -> None:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_words_stand_out_in_both_colour_schemes(server, study, browser, scheme: str) -> None:
     base = str(server.http.base_url).rstrip("/")
     wanted = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}

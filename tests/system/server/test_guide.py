@@ -176,6 +176,7 @@ def test_everything_that_a_page_tells_to_type_works(page: Path, here: Path, serv
         assert (here / "checkpoint").read_bytes()[8:9] == b"{", "a safetensors file begins so"
 
 
+@pytest.mark.slow
 def test_what_teams_type_works(tmp_path: Path) -> None:
     server = Server(tmp_path / "data")
     try:

@@ -204,6 +204,7 @@ def test_without_scripts_the_list_and_the_form_work(
         browser.get(f"{base}/login")
 
 
+@pytest.mark.slow
 def test_the_api_page_shows_every_operation(
     server: Server, base: str, browser: webdriver.Chrome
 ) -> None:

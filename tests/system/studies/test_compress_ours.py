@@ -104,7 +104,13 @@ def trained(server: Server, case: Case) -> str:
     return study
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name == "structured mlp" else pytest.mark.slow)
+        for name in CASES
+    ],
+)
 def test_a_checkpoint_of_one_study_is_compressed_by_the_next(
     server: Server, tmp_path: Path, images: Tensor, name: str
 ) -> None:

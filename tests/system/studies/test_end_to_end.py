@@ -233,6 +233,7 @@ def test_one_objective_without_throughput_has_its_front_measured_at_the_end(serv
     assert len(unmeasured) < 4
 
 
+@pytest.mark.slow
 def test_one_slot_without_throughput_gives_the_same_study_twice(tmp_path: Path) -> None:
     spec = {
         **SPEC,

@@ -109,6 +109,7 @@ def test_only_a_measurement_refuses_and_only_a_clear_pass_trains_unmeasured(
         assert point["throughput_ratio"] >= least
 
 
+@pytest.mark.slow
 def test_a_study_may_have_all_measured_before_they_train(server: Server) -> None:
     throughput = {"measure": "all"}
     budget = {"trials": 14, "epochs": 1}
