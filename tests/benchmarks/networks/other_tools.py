@@ -16,8 +16,6 @@ _MAKERS: Mapping[str, Maker] = {**FROM_RUNTIME, **FROM_TOOLKITS}
 
 def files_of_others(model: onnx.ModelProto, feeds: Sequence[Feed]) -> dict[str, bytes | str]:
     """A file of each tool and setting, or why there is none. The model has its constants folded."""
-    # They warn of what they were asked to do.
-    logging.getLogger().setLevel(logging.ERROR)
     found: dict[str, bytes | str] = {}
     with tempfile.TemporaryDirectory() as name:
         for place, (title, make) in enumerate(_MAKERS.items()):
@@ -30,6 +28,10 @@ def files_of_others(model: onnx.ModelProto, feeds: Sequence[Feed]) -> dict[str, 
 
 
 def _made(make: Maker, source: Path, target: Path, feeds: Sequence[Feed]) -> bytes | str:
+    root = logging.getLogger()
+    level = root.level
+    # They warn of what they were asked to do.
+    root.setLevel(logging.ERROR)
     try:
         make(source, target, feeds)
     except ModuleNotFoundError as error:
@@ -37,4 +39,6 @@ def _made(make: Maker, source: Path, target: Path, feeds: Sequence[Feed]) -> byt
     # What they raise has no common root; that they do is a figure.
     except Exception as error:
         return f"{type(error).__name__}: {' '.join(str(error).split())[:80]}"
+    finally:
+        root.setLevel(level)
     return target.read_bytes()
