@@ -53,12 +53,12 @@ def plans(
     """
     known = {(cell.table, cell.row, cell.seed, cell.digest) for cell in done}
     found: list[Plan] = []
-    for row in sorted(rows, key=lambda row: row.predicted_seconds):
+    trained = [row for row in rows if row.unreachable is None or row.claim is None]
+    for row in sorted(trained, key=lambda row: row.predicted_seconds):
         for seed in range(seeds):
             document = document_for(row, seed)
             digest = digest_of(document)
-            trained = row.unreachable is None or row.claim is None
-            if trained and (table, row.key, seed, digest) not in known:
+            if (table, row.key, seed, digest) not in known:
                 found.append(Plan(table, row, seed, document, digest))
     return found
 

@@ -201,6 +201,8 @@ def test_every_sampler_draws_all_bits(kind: str) -> None:
     sampler = {"kind": kind, **SETTINGS.get(kind, {})}
     drawn = Played(sampler, **fields).play(24)
     assert {one.spec.model.bits for one in drawn} == {32, 8, 4}
+    again = Played(sampler, **fields).play(24)
+    assert [one.drawn for one in drawn] == [one.drawn for one in again]
 
 
 def test_the_past_changes_what_known_cost_suggests() -> None:
