@@ -256,11 +256,12 @@ class Settings(BaseSettings):
         description="up to how many slots Ray's autoscaler is asked for, as many as work waits "
         "for; with 0 it is left alone",
     )
-    slots_per_gpu: int = Field(
-        default=1,
+    slots_per_gpu: int | None = Field(
+        default=None,
         ge=1,
         le=64,
-        description="attempts that share a GPU, each with an equal part, see `resources.fraction`",
+        description="attempts that share a GPU, each with an equal part, see `resources.fraction`; "
+        "by default one. Set beside `workers` 0, it has a server work with its own GPUs alone",
     )
     slot_memory: ByteSize | None = Field(
         default=None,

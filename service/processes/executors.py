@@ -15,14 +15,18 @@ def own_slots(settings: Settings) -> tuple[Slot, ...]:
     if settings.executor == "inline":
         slots = (replace(cpu_slots(1)[0], name="inline"),)
     else:
-        slots = (*gpu_slots(settings.slots_per_gpu), *cpu_slots(settings.workers))
+        slots = (*gpu_slots(settings.slots_per_gpu or 1), *cpu_slots(settings.workers))
     memory = settings.slot_memory or slot_memory(len(slots))
     return tuple(replace(slot, memory=memory) for slot in slots)
 
 
 def wants_own_agent(settings: Settings) -> bool:
-    """Whether what runs studies here is to have an agent of this machine's own slots."""
-    return settings.executor != "ray" and settings.workers != 0
+    """Whether what runs studies here is to have an agent of this machine's own slots.
+
+    With no workers it has one where the slots of its GPUs were asked for.
+    """
+    has_slots = settings.workers != 0 or settings.slots_per_gpu is not None
+    return settings.executor != "ray" and has_slots
 
 
 def api_url(settings: Settings) -> str:

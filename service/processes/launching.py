@@ -60,7 +60,7 @@ def launch(settings: Settings, stop: threading.Event) -> None:
         address=settings.ray_address,
         scratch=settings.ray_scratch,
         cpu_slots=settings.workers,
-        slots_per_gpu=settings.slots_per_gpu,
+        slots_per_gpu=settings.slots_per_gpu or 1,
         open=settings.ray_open,
         most_slots=settings.ray_most_slots,
         url=api_url(settings),

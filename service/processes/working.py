@@ -125,15 +125,20 @@ def work_for_own_server(settings: Settings, *, launch: Launch) -> None:
     stop = threading.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda _sign, _frame: stop.set())
-    work(
-        settings,
-        server=own_api_url(settings),
-        key=None,
-        name=None,
-        stop=stop,
-        announce=lambda _name, _slots: None,
-        launch=launch,
-    )
+    try:
+        work(
+            settings,
+            server=own_api_url(settings),
+            key=None,
+            name=None,
+            stop=stop,
+            announce=lambda _name, _slots: None,
+            launch=launch,
+        )
+    except NoSlots:
+        # Another start would find no more; what other machines offer is served.
+        _log.warning("this machine has no GPU, and no --workers: only other machines run studies")
+        stop.wait()
 
 
 def _unforked() -> "Unforked":

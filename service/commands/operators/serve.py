@@ -34,7 +34,11 @@ def serve(
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=0, help="Attempts side by side; by default one per core; 0: none here."),
+        typer.Option(
+            min=0,
+            help="Attempts side by side; by default one per core; 0: none here, or with "
+            "--slots-per-gpu those of the GPUs alone.",
+        ),
     ] = None,
     slots_per_gpu: Annotated[
         int | None, typer.Option(min=1, max=64, help="Attempts that share a GPU; by default one.")

@@ -79,7 +79,7 @@ class Reproduction:
     paused: list[str] = field(default_factory=list[str])
     """Names of the studies that the end of the budget paused."""
     used_seconds: float = 0.0
-    _models: Mapping[str, str] = field(default_factory=dict[str, str])
+    _models: dict[str, str] = field(default_factory=dict[str, str])
     """Of machines by name: the models of their devices."""
 
     def run(self, todo: Sequence[Plan]) -> None:
@@ -89,11 +89,9 @@ class Reproduction:
         are taken up where they are.
         """
         known = {study.name: study for study in self.client.studies()} if todo else {}
-        devices = self.client.devices()
-        self._models = {device.machine: device.model for device in devices}
-        width = 1 + sum(len(device.slots) for device in devices)
         waiting, opened = list(todo), dict[str, _Open]()
         while waiting or opened:
+            width = 1 + self._slots()
             while waiting and len(opened) < width and not self._is_over(opened.values()):
                 plan = waiting.pop(0)
                 study = self._begun(plan, known.get(plan.name))
@@ -110,6 +108,12 @@ class Reproduction:
                 return
             if opened:
                 time.sleep(_POLL_SECONDS)
+
+    def _slots(self) -> int:
+        """How many there are now: machines join a server that is young."""
+        devices = self.client.devices()
+        self._models |= {device.machine: device.model for device in devices}
+        return sum(len(device.slots) for device in devices)
 
     def _is_over(self, opened: Iterable["_Open"]) -> bool:
         if self.budget_seconds is None:
