@@ -93,8 +93,8 @@ def reproduce(
             metavar="FOLDER",
             file_okay=False,
             exists=True,
-            help="Where the *.jsonl are that --document reads; by default the folder "
-            "`reproduction` beside the document.",
+            help="Where the *.jsonl are that --document reads, and TABLE.md with what was found "
+            "about a table; by default the folder `reproduction` beside the document.",
         ),
     ] = None,
 ) -> None:
@@ -197,7 +197,7 @@ _FORMS: Mapping[_Form, Callable[[Sequence[Result], str], Any]] = {
 
 
 def _write(document: Path, folder: Path) -> None:
-    """Write the document by the files of a folder.
+    """Write the document by the files of a folder: cells, and what was found about tables.
 
     Raises:
         typer.BadParameter: one of them is damaged.
@@ -208,7 +208,12 @@ def _write(document: Path, folder: Path) -> None:
     except BadResults as error:
         raise typer.BadParameter(str(error)) from error
     tables = [table.document() for table in TABLES.values()]
-    write_whole(document, as_document(tables, cells), private=False)
+    findings = {
+        name: file.read_text(encoding="utf-8").strip()
+        for name in TABLES
+        if (file := folder / f"{name}.md").is_file()
+    }
+    write_whole(document, as_document(tables, cells, findings=findings), private=False)
 
 
 def _names(text: str | None) -> Sequence[str]:

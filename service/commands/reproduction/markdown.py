@@ -3,6 +3,7 @@
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from statistics import mean
+from types import MappingProxyType
 from typing import get_args
 
 from search.documents.papers import Fails, Reaches, RowEntry, TableDocument
@@ -16,12 +17,23 @@ from service.commands.reproduction.results import HEADINGS, NUMERIC, Result, res
 _SIGN: Mapping[str, int] = {"minimize": -1, "maximize": 1}
 
 
-def as_document(tables: Sequence[TableDocument], cells: Sequence[Cell]) -> str:
-    """Every row of every table in Markdown, those that were never trained too."""
+def as_document(
+    tables: Sequence[TableDocument],
+    cells: Sequence[Cell],
+    *,
+    findings: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Every row of every table in Markdown, those that were never trained too.
+
+    Args:
+        tables: in the order of their sections.
+        cells: of all tables.
+        findings: Markdown by the names of tables: what was found about what does not reproduce.
+    """
     found = [(table, results_of(table, table.entries, cells)) for table in tables]
     parts = [*_opening(cells), *_summary(found)]
     for table, results in found:
-        parts += _section(table, results)
+        parts += _section(table, results, findings.get(table.name))
     return "\n".join(parts)
 
 
@@ -70,13 +82,15 @@ def _each(texts: Iterable[str]) -> str:
     return ", ".join(sorted(set(texts)))
 
 
-def _section(table: TableDocument, results: Sequence[Result]) -> Iterator[str]:
+def _section(table: TableDocument, results: Sequence[Result], finding: str | None) -> Iterator[str]:
     yield f"## {table.title} (`{table.name}`)"
     yield ""
     yield table.about
     yield ""
     printed = [result for result in results if not result.is_searched]
     yield from _table(printed)
+    if finding is not None:
+        yield from ("### What was found", "", finding, "")
     yield from _ranking(printed)
     yield from _curves([result for result in printed if _is_of_a_figure(result.row)])
     yield from _searched([result for result in results if result.is_searched])

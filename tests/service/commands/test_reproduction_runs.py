@@ -16,11 +16,13 @@ from service.cli import application
 from service.client import Client
 from service.commands.reproduction.cells import Cell
 from service.commands.reproduction.run import Plan, Reproduction, plans
+from storage.fleet.coordinators import CoordinatorRecord, Coordinators, SlotRecord
 from storage.records import StudyRecord, StudyState, TrialState
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
 from tests.service.listening import listening
-from tests.service.site import Site
+from tests.service.running import wait_until
+from tests.service.site import Site, now
 
 DIZZY = TABLES["dizzy"].document()
 FIRST, RIVAL = (
@@ -104,6 +106,34 @@ def test_a_repeated_call_takes_up_what_exists(site: Site, client: Client) -> Non
         again = trained(client, FIRST, seeds=2)
     assert again[0] == first[0]
     assert len(names) == 2
+
+
+def test_slots_that_join_later_take_more_studies(site: Site, client: Client) -> None:
+    """A server that has just begun has none yet."""
+    run = Reproduction(client, None, lambda _plan, _cell: None)
+    thread = threading.Thread(target=run.run, args=(plans("dizzy", [FIRST], seeds=3, done=[]),))
+    thread.start()
+    try:
+        wait_until(lambda: len(list(client.studies())) == 1, what="the first study")
+        time.sleep(2.5)  # Polls later it is still alone.
+        assert len(list(client.studies())) == 1
+        slot = SlotRecord("cpu-0", "cpu", "a CPU", 1.0, machine="ada")
+        lane = SlotRecord("lane cpu", "cpu", "a CPU", 0.0, machine="ada")
+        record = CoordinatorRecord(
+            owner="a",
+            slots=(slot,),
+            measuring_slots=(),
+            figures={},
+            started_at=now(),
+            seen_at=now(),
+        )
+        with site.database.write() as session:
+            Coordinators(session).report(record)
+        wait_until(lambda: len(list(client.studies())) == 2, what="a second study")
+    finally:
+        with coordinating(site):
+            thread.join()
+    assert len(list(client.studies())) == 3
 
 
 def test_a_paused_study_is_resumed(site: Site, client: Client) -> None:
@@ -199,8 +229,10 @@ def test_the_command_keeps_results_and_writes_the_document_from_them(
     assert json.loads(again.stdout)[0]["verdict"] == "reproduced"
     assert len(results.read_text().splitlines()) == 3
     document = tmp_path / "REPRODUCTION.md"
+    (results.parent / "dizzy.md").write_text("The rate is not told.\n")
     written = reproduce(client, "--document", document)
     assert written.exit_code == 0, written.stderr
+    assert "### What was found\n\nThe rate is not told.\n" in document.read_text()
     assert f"| {FIRST.key} | >= 0.99 | 0.995 ± 0 |" in document.read_text()
 
 

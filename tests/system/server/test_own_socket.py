@@ -20,10 +20,10 @@ from service.auth.listeners import (
     serves_attempts,
     unix_listener,
 )
-from service.processes.executors import own_api_url
+from service.processes.executors import own_api_url, wants_own_agent
 from service.settings import Settings
 from tests.service.processes import running_api
-from tests.service.running import Server
+from tests.service.running import Server, wait_until
 from tests.service.site import Site
 
 SPEC: dict[str, Any] = {
@@ -110,6 +110,38 @@ def test_a_socket_that_a_killed_server_left_is_replaced(tmp_path: Path) -> None:
             assert http.get("/healthz").status_code == 200
         assert server.stop() == 0
         assert not socket_of(server).exists()
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, True),
+        ({"workers": 0}, False),
+        ({"workers": 0, "slots_per_gpu": 4}, True),
+        ({"workers": 2, "executor": "ray"}, False),
+        ({"slots_per_gpu": 4, "executor": "ray"}, False),
+    ],
+)
+def test_a_server_works_with_its_gpus_alone_where_their_slots_are_named(
+    given: dict[str, Any], wanted: bool
+) -> None:
+    assert wants_own_agent(Settings(**given)) is wanted
+
+
+def test_a_server_of_gpus_alone_is_not_ready_without_one_and_serves_other_machines(
+    tmp_path: Path,
+) -> None:
+    none = {"REFLECTORY_SLOTS_PER_GPU": "2", "CUDA_VISIBLE_DEVICES": ""}
+    server = Server(tmp_path / "data", workers=0, environment=none)
+    server.launch()
+    try:
+        wait_until(lambda: "this machine has no GPU" in server.log.read_text(), what="a warning")
+        wait_until(lambda: server.answers("/healthz") == 200, what="an answer")
+        assert server.answers("/readyz") == 503
+        assert server.get("/v1/agents")["items"] == []
+        assert server.stop() == 0
     finally:
         server.close()
 
