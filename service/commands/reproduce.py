@@ -13,7 +13,7 @@ from search.errors import UnknownName
 from search.papers import TABLES, rows_named
 from service.commands.connection import Asked, asking, complain
 from service.commands.reproduction.cells import BadResults, Cell, append_cell, read_cells
-from service.commands.reproduction.markdown import as_document
+from service.commands.reproduction.markdown import document_of
 from service.commands.reproduction.results import (
     HEADINGS,
     Result,
@@ -202,18 +202,11 @@ def _write(document: Path, folder: Path) -> None:
     Raises:
         typer.BadParameter: one of them is damaged.
     """
-    files = sorted(folder.glob("*.jsonl"))
     try:
-        cells = [cell for file in files for cell in read_cells(file)]
+        text = document_of(folder)
     except BadResults as error:
         raise typer.BadParameter(str(error)) from error
-    tables = [table.document() for table in TABLES.values()]
-    findings = {
-        name: file.read_text(encoding="utf-8").strip()
-        for name in TABLES
-        if (file := folder / f"{name}.md").is_file()
-    }
-    write_whole(document, as_document(tables, cells, findings=findings), private=False)
+    write_whole(document, text, private=False)
 
 
 def _names(text: str | None) -> Sequence[str]:

@@ -2,19 +2,38 @@
 
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import mean
 from types import MappingProxyType
 from typing import get_args
 
 from search.documents.papers import Fails, Reaches, RowEntry, TableDocument
+from search.papers import TABLES
 from search.papers.ranks import ranks_of
 from search.papers.verdicts import FEWEST_SEEDS, VerdictKind
 from search.student import half_width
-from service.commands.reproduction.cells import Cell
+from service.commands.reproduction.cells import Cell, read_cells
 from service.commands.reproduction.curves import curve_texts
 from service.commands.reproduction.results import HEADINGS, NUMERIC, Result, results_of
 
 _SIGN: Mapping[str, int] = {"minimize": -1, "maximize": 1}
+
+
+def document_of(folder: Path) -> str:
+    """The document of a folder's files: cells of any tables, and TABLE.md with findings.
+
+    Raises:
+        BadResults: one of them is damaged.
+    """
+    cells = [cell for file in sorted(folder.glob("*.jsonl")) for cell in read_cells(file)]
+    files = {name: folder / f"{name}.md" for name in TABLES}
+    findings = {
+        name: file.read_text(encoding="utf-8").strip()
+        for name, file in files.items()
+        if file.is_file()
+    }
+    tables = [table.document() for table in TABLES.values()]
+    return as_document(tables, cells, findings=findings)
 
 
 def as_document(
@@ -93,7 +112,7 @@ def _section(table: TableDocument, results: Sequence[Result], finding: str | Non
         yield from ("### What was found", "", finding, "")
     yield from _ranking(printed)
     yield from _curves([result for result in printed if _is_of_a_figure(result.row)])
-    yield from _searched([result for result in results if result.is_searched])
+    yield from _searched([result for result in results if result.is_searched], beside=printed)
     remarks = dict[str, list[str]]()
     for result in printed:
         row, failed = result.row, [cell for cell in result.cells if cell.value is None]
@@ -135,8 +154,13 @@ def _curves(results: Sequence[Result]) -> Iterator[str]:
     yield ""
 
 
-def _searched(results: Sequence[Result]) -> Iterator[str]:
-    """What a search finds at the papers' sizes, with how often it is the better one."""
+def _searched(results: Sequence[Result], *, beside: Sequence[Result]) -> Iterator[str]:
+    """What a search finds at the papers' sizes, with how often it is the better one.
+
+    Args:
+        results: rows that were searched.
+        beside: the papers' own, of the same tasks.
+    """
     if not results:
         return
     yield "### Searched"
@@ -149,21 +173,42 @@ def _searched(results: Sequence[Result]) -> Iterator[str]:
     )
     yield ""
     yield from _table(results)
-    gaps = [
+    printed = [
         _SIGN[result.row.claim.direction] * result.verdict.difference
         for result in results
         if result.row.claim is not None
         and result.verdict.difference is not None
         and result.row.unreachable is None
     ]
-    if len(gaps) > 1:
-        half, better = half_width(gaps), sum(gap > 0 for gap in gaps)
-        yield (
-            f"Better than the best printed value on {better}, worse on "
-            f"{sum(gap < 0 for gap in gaps)} of {len(gaps)} tasks; the mean difference is "
-            f"{sum(gaps) / len(gaps):+.3g} ± {half:.2g} (better is positive)."
-        )
-        yield ""
+    yield from _comparison("the best printed value", printed)
+    measured = dict[str, float]()
+    for result in beside:
+        value, group = _ranked_value(result), result.row.key.partition("/")[0]
+        if value is not None:
+            measured[group] = max(value, measured.get(group, -math.inf))
+    yield from _comparison(
+        "the best mean that a system of the papers has here, which is chosen on test data",
+        [
+            _SIGN[result.row.claim.direction] * result.verdict.mean - best
+            for result in results
+            if result.row.claim is not None
+            and result.verdict.mean is not None
+            and (best := measured.get(result.row.key.partition("/")[0], -math.inf)) > -math.inf
+        ],
+    )
+
+
+def _comparison(rival: str, gaps: Sequence[float]) -> Iterator[str]:
+    """How often something is better than its rival, and by how much; nothing of a single task."""
+    half = half_width(gaps) if gaps else None
+    if half is None:
+        return
+    better, worse = (sum(sign * gap > 0 for gap in gaps) for sign in (1, -1))
+    yield (
+        f"Better than {rival} on {better}, worse on {worse} of {len(gaps)} tasks; the mean "
+        f"difference is {mean(gaps):+.3g} ± {half:.2g} (better is positive)."
+    )
+    yield ""
 
 
 def _ranking(results: Sequence[Result]) -> Iterator[str]:

@@ -122,7 +122,7 @@ def test_slots_that_join_later_take_more_studies(site: Site, client: Client) -> 
         record = CoordinatorRecord(
             owner="a",
             slots=(slot,),
-            measuring_slots=(),
+            measuring_slots=(lane,),
             figures={},
             started_at=now(),
             seen_at=now(),
