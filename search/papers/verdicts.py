@@ -15,7 +15,8 @@ FEWEST_SEEDS: Final = 3
 """With fewer, a mean says too little."""
 
 SETTLING_SEEDS: Final = 5
-"""With fewer, an interval is too wide to make up for a mean that falls short."""
+"""With fewer, an interval is too wide to make up for a mean that falls short, and seeds that do not
+agree settle nothing."""
 
 _ROUNDING: Final = 1e-9
 """Of a printed value: no further is a mean of equal numbers from them."""
@@ -147,13 +148,23 @@ def _by_reaching(_row: RowEntry, claim: Claim, seeds: _Seeds) -> tuple[VerdictKi
     if seeds.failed or mean is None:
         return "not reproduced", _failures(seeds)
     reached = _SIGNS[claim.direction] * (mean - claim.value) >= 0
-    return ("reproduced" if reached else "not reproduced"), None
+    return _settled(claim, seeds) or (("reproduced" if reached else "not reproduced"), None)
 
 
 def _by_failing(_row: RowEntry, claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, str | None]:
     mean = seeds.mean
     fails = mean is None or _SIGNS[claim.direction] * (mean - claim.value) < 0
-    return ("reproduced" if fails else "not reproduced"), _failures(seeds) or None
+    found = ("reproduced" if fails else "not reproduced"), _failures(seeds) or None
+    return _settled(claim, seeds) or found
+
+
+def _settled(claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, str] | None:
+    """That it is too early, where few seeds do not agree whether the value is reached."""
+    count = len(seeds.values) + len(seeds.failed)
+    reach = sum(_SIGNS[claim.direction] * (value - claim.value) >= 0 for value in seeds.values)
+    if reach in (0, count) or count >= SETTLING_SEEDS:
+        return None
+    return "not yet", f"{reach} of {count} seeds reach it; {SETTLING_SEEDS} settle it"
 
 
 _RULES: Mapping[str, Callable[[RowEntry, Claim, _Seeds], tuple[VerdictKind, str | None]]] = {

@@ -72,8 +72,8 @@ def _opening(cells: Sequence[Cell]) -> Iterator[str]:
         "that half, or than the standard error of the printed share, whichever is more (losses: "
         "above), as **better** beyond it on the other side. Claims are that a system reaches a "
         "value within so many updates, or fails to. Below three seeds it is **not yet** known, nor "
-        "below five where the interval alone makes up for a mean that falls short; what **cannot "
-        "be** reproduced says why."
+        "below five where the interval alone makes up for a mean that falls short, or where seeds "
+        "do not agree whether a claim's value is reached; what **cannot be** reproduced says why."
     )
     if cells:
         yield ""

@@ -136,6 +136,18 @@ def test_reaching_and_failing_exclude_each_other(value: float, measured: float, 
     assert kinds == {"reproduced", "not reproduced"}
 
 
+@pytest.mark.parametrize("claim", [Reaches, Fails])
+def test_few_seeds_that_do_not_agree_settle_no_claim(claim: type[Reaches | Fails]) -> None:
+    half = claim(metric="accuracy", direction="maximize", value=0.5, updates=100)
+    early = verdict(half, 0.1, 0.9, 0.1)
+    assert (early.kind, early.why) == ("not yet", "1 of 3 seeds reach it; 5 settle it")
+    fails = claim is Fails
+    assert verdict(half, 0.1, 0.2, 0.1).kind == ("reproduced" if fails else "not reproduced")
+    settled = verdict(half, 0.1, 0.9, 0.1, 0.1, 0.1)
+    assert settled.kind == ("reproduced" if fails else "not reproduced")
+    assert verdict(half, 0.1, None, 0.1).kind == ("reproduced" if fails else "not reproduced")
+
+
 def test_too_few_updates_are_not_yet() -> None:
     claim = Fails(metric="mse", direction="minimize", value=0.15, updates=101)
     found = judge(row(claim), seeds(0.2, 0.2, 0.2))
