@@ -9,7 +9,7 @@ without it the GPU does the work of one process at a time. Without a GPU it says
 import multiprocessing
 import sys
 import time
-from multiprocessing.synchronize import Barrier
+from threading import Barrier
 
 import torch
 
