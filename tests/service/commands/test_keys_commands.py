@@ -190,7 +190,10 @@ def test_a_public_server_serves_keys_until_another_process_revokes_them_and_tell
     key = make(folder, "watcher", "--scope", "write")
     study = site.study()
     bearer = {"Authorization": f"Bearer {key['key']}"}
-    with public_api(folder, log) as (url, process), httpx2.Client(base_url=url) as client:
+    with (
+        public_api(folder, log) as (url, process),
+        httpx2.Client(base_url=url, timeout=600) as client,
+    ):
         assert client.get("/v1/studies").status_code == 401
         wrong = {"Authorization": f"Bearer {WRONG}"}
         assert client.get("/v1/studies", headers=wrong).status_code == 401
@@ -204,7 +207,8 @@ def test_a_public_server_serves_keys_until_another_process_revokes_them_and_tell
         with client.stream("GET", events, timeout=600) as stream:
             lines = stream.iter_lines()
             assert any(line.startswith("id: 1") for line in lines)
-            assert httpx2.post(f"{url}/logout", cookies={"reflectory": cookie}).status_code == 303
+            ended = httpx2.post(f"{url}/logout", cookies={"reflectory": cookie}, timeout=600)
+            assert ended.status_code == 303
             # The session is over, and so is what it listens to.
             assert not [line for line in lines if line.startswith("id:")]
         assert client.get("/v1/studies").status_code == 401
