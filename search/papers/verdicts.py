@@ -148,17 +148,17 @@ def _by_reaching(_row: RowEntry, claim: Claim, seeds: _Seeds) -> tuple[VerdictKi
     if seeds.failed or mean is None:
         return "not reproduced", _failures(seeds)
     reached = _SIGNS[claim.direction] * (mean - claim.value) >= 0
-    return _settled(claim, seeds) or (("reproduced" if reached else "not reproduced"), None)
+    return _unsettled(claim, seeds) or (("reproduced" if reached else "not reproduced"), None)
 
 
 def _by_failing(_row: RowEntry, claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, str | None]:
     mean = seeds.mean
     fails = mean is None or _SIGNS[claim.direction] * (mean - claim.value) < 0
     found = ("reproduced" if fails else "not reproduced"), _failures(seeds) or None
-    return _settled(claim, seeds) or found
+    return _unsettled(claim, seeds) or found
 
 
-def _settled(claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, str] | None:
+def _unsettled(claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, str] | None:
     """That it is too early, where few seeds do not agree whether the value is reached."""
     count = len(seeds.values) + len(seeds.failed)
     reach = sum(_SIGNS[claim.direction] * (value - claim.value) >= 0 for value in seeds.values)

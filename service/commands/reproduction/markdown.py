@@ -173,19 +173,19 @@ def _searched(results: Sequence[Result], *, beside: Sequence[Result]) -> Iterato
     )
     yield ""
     yield from _table(results)
-    printed = [
+    gaps_to_printed = [
         _SIGN[result.row.claim.direction] * result.verdict.difference
         for result in results
         if result.row.claim is not None
         and result.verdict.difference is not None
         and result.row.unreachable is None
     ]
-    yield from _comparison("the best printed value", printed)
-    measured = dict[str, float]()
+    yield from _comparison("the best printed value", gaps_to_printed)
+    best_measured = dict[str, float]()
     for result in beside:
         value, group = _ranked_value(result), result.row.key.partition("/")[0]
         if value is not None:
-            measured[group] = max(value, measured.get(group, -math.inf))
+            best_measured[group] = max(value, best_measured.get(group, -math.inf))
     yield from _comparison(
         "the best mean that a system of the papers has here, which is chosen on test data",
         [
@@ -193,7 +193,7 @@ def _searched(results: Sequence[Result], *, beside: Sequence[Result]) -> Iterato
             for result in results
             if result.row.claim is not None
             and result.verdict.mean is not None
-            and (best := measured.get(result.row.key.partition("/")[0], -math.inf)) > -math.inf
+            and (best := best_measured.get(result.row.key.partition("/")[0], -math.inf)) > -math.inf
         ],
     )
 
