@@ -361,6 +361,8 @@ class MetricRecord:
     """Batches whose loss or gradient was NaN or Inf, and that training went on from."""
     seconds: float
     attempt: int
+    validation_loss: float | None = None
+    """By which ties of `validation` are broken; null where it is not known."""
     generalization_term: float | None = None
     """`ln B(w)`, which models of one task are compared by; null where it is not defined."""
     probes: Sequence[Json] | None = None

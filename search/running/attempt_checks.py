@@ -114,7 +114,13 @@ def check_epoch(body: EpochReport, job: TrialJob, *, reported: Callable[[int], b
         message = f"{body.train_loss} at epoch {body.epoch}; allowed is {allowed}"
         faults.append(Fault("train_loss", message))
     values = body.model_dump(
-        include={"train_loss", "spectral_margin", "gradient_first", "gradient_last"}
+        include={
+            "train_loss",
+            "validation_loss",
+            "spectral_margin",
+            "gradient_first",
+            "gradient_last",
+        }
     )
     for name, value in values.items():
         faults += _outside(name, value, NOT_NEGATIVE)

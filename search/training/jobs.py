@@ -198,6 +198,12 @@ class EpochReport(Spec):
         "samples of batches where it is finite; null at epoch 0"
     )
     validation: float = Field(description="the task's metric on the validation split")
+    validation_loss: float | None = Field(
+        default=None,
+        exclude_if=_is_unsaid,
+        description="the task's loss there, by which ties of the metric are broken; null where it "
+        "is not finite, or is not computed",
+    )
     spectral_margin: float | None = Field(
         default=None,
         description="the largest distance of a singular value from sigma*, which is the middle of "

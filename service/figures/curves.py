@@ -53,6 +53,7 @@ def curves_figure(
     wanted: tuple[tuple[str, Callable[[MetricRecord], float | None]], ...] = (
         (f"{metric}, validation", lambda row: row.validation),
         ("training loss", lambda row: row.train_loss),
+        ("validation loss", _loss_beside_metric),
         ("spectral margin", lambda row: row.spectral_margin),
         ("gradient, first step or layer", lambda row: row.gradient_first),
         ("gradient, last step or layer", lambda row: row.gradient_last),
@@ -140,6 +141,13 @@ def _series(
             if (value := read(row)) is not None and math.isfinite(value)
         ]
     return found
+
+
+def _loss_beside_metric(row: MetricRecord) -> float | None:
+    """The loss on validation data, where it is not what the metric says anyhow."""
+    loss = row.validation_loss
+    is_metric = loss is not None and math.isclose(loss, row.validation, rel_tol=1e-5)
+    return None if is_metric else loss
 
 
 def _line(

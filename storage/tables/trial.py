@@ -100,6 +100,7 @@ class MetricRow(Table):
     seconds: Mapped[float]
     attempt: Mapped[int]
     generalization_term: Mapped[float | None]
+    validation_loss: Mapped[float | None]
     probes: Mapped[list[Json] | None] = mapped_column(document())
 
 

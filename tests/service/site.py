@@ -205,9 +205,10 @@ class Site:
             Attempts(session).start(record, token_digest=token_digest(lease.token))
         return lease
 
-    def epoch(self, study: StudyRecord, number: int, epoch: int) -> None:
+    def epoch(self, study: StudyRecord, number: int, epoch: int, **given: Any) -> None:
         """One point of a learning curve."""
-        row = metric(epoch, gradient_first=0.125, gradient_last=2.5, recovered_batches=2)
+        usual = {"gradient_first": 0.125, "gradient_last": 2.5, "recovered_batches": 2}
+        row = metric(epoch, **{**usual, **given})
         with self.database.write() as session:
             Metrics(session).put(study.id, number, row)
 

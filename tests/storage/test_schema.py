@@ -95,6 +95,7 @@ def test_curves_outlive_the_way_to_the_first_version_and_back(
     added = {"gradient_first", "gradient_last", "recovered_batches"} | {
         "probes",
         "generalization_term",
+        "validation_loss",
     }
     assert names.isdisjoint(added)
     with pytest.raises(SchemaMismatch, match=r"0001.*migrate"):

@@ -312,6 +312,7 @@ class Member:
             epoch=progress.epoch,
             train_loss=progress.loss_sum / progress.loss_samples if trained else None,
             validation=found.values[self.task.metric.name],
+            validation_loss=found.loss,
             spectral_margin=margin,
             generalization_term=term,
             gradient_first=progress.gradient_first,

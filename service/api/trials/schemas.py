@@ -238,6 +238,11 @@ class EpochDocument(Spec):
     )
     train_loss: float | None = Field(description="null at epoch 0")
     validation: float
+    validation_loss: float | None = Field(
+        default=None,
+        exclude_if=_is_null,
+        description="the task's loss on validation data, by which ties of the metric are broken",
+    )
     spectral_margin: float | None
     gradient_first: float | None = Field(
         description="|dL/dh| before the first step or layer, in the epoch's last batch"

@@ -14,7 +14,14 @@ from storage.records import TrialState
 STUDY_TAG = "reflectory.study"
 TRIAL_TAG = "reflectory.trial"
 
-_CURVES = ("train_loss", "validation", "spectral_margin", "gradient_first", "gradient_last")
+_CURVES = (
+    "train_loss",
+    "validation",
+    "validation_loss",
+    "spectral_margin",
+    "gradient_first",
+    "gradient_last",
+)
 _NOT_BEGUN = TrialState.QUEUED
 
 

@@ -166,10 +166,10 @@ def _searched(results: Sequence[Result], *, beside: Sequence[Result]) -> Iterato
     yield "### Searched"
     yield ""
     yield (
-        "Rows of our own: the best, by validation, of a study with the default architectures and "
-        "parametrizations within the parameters of the largest system of the table, and no more "
-        "updates for each trial. `printed` is the best printed value for the same task; "
-        "parameters are at most so many."
+        "Rows of our own: the best, by validation, of a study that looks for quality alone among "
+        "the default architectures and parametrizations, within the parameters of the largest "
+        "system of the table, and with no more updates for each trial. `printed` is the best "
+        "printed value for the same task; parameters are at most so many."
     )
     yield ""
     yield from _table(results)

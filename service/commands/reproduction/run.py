@@ -167,7 +167,10 @@ class Reproduction:
         self.finished(plan, cell)
 
     def _best(self, study_id: str, claim: Claim | None) -> TrialDocument | None:
-        """The trial that validation chooses; the first one where none is complete."""
+        """The trial that validation chooses; the first one where none is complete.
+
+        Of equal qualities, which validation data of ten samples have often, the loss decides.
+        """
         trials = list(self.client.trials(study_id))
         sign = -1 if claim is not None and claim.direction == "minimize" else 1
         qualities = {
@@ -177,7 +180,18 @@ class Reproduction:
         }
         if not qualities:
             return next(iter(trials), None)
-        return max(trials, key=lambda trial: qualities.get(trial.number, -math.inf))
+        best = max(qualities.values())
+        chosen = [trial for trial in trials if qualities.get(trial.number) == best]
+        if len(chosen) == 1:
+            return chosen[0]
+        return min(chosen, key=lambda trial: self._validation_loss(study_id, trial))
+
+    def _validation_loss(self, study_id: str, trial: TrialDocument) -> float:
+        """Of the epoch that is kept."""
+        for epoch in self.client.metrics(study_id, trial.number):
+            if epoch.epoch == trial.best_epoch and epoch.validation_loss is not None:
+                return epoch.validation_loss
+        return math.inf
 
     def _model_of(self, machine: str | None) -> str:
         """What computes there: a machine's name tells others nothing."""

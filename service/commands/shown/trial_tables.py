@@ -72,11 +72,26 @@ def curve_table(curve: Iterable[EpochDocument]) -> Table:
     """A learning curve, one epoch per line."""
     table = empty_table("Learning curve")
     add_columns(
-        table, "epoch", "train loss", "validation", "spectral margin", "seconds", numbers=True
+        table,
+        "epoch",
+        "train loss",
+        "validation",
+        "validation loss",
+        "spectral margin",
+        "seconds",
+        numbers=True,
     )
     for epoch in curve:
-        margin = "–" if epoch.spectral_margin is None else f"{epoch.spectral_margin:.2e}"
-        loss = "–" if epoch.train_loss is None else f"{epoch.train_loss:.4f}"
-        cells = [loss, f"{epoch.validation:.4f}", margin]
-        table.add_row(str(epoch.epoch), *cells, f"{epoch.seconds:.1f}")
+        table.add_row(
+            str(epoch.epoch),
+            _known(epoch.train_loss, ".4f"),
+            f"{epoch.validation:.4f}",
+            _known(epoch.validation_loss, ".4f"),
+            _known(epoch.spectral_margin, ".2e"),
+            f"{epoch.seconds:.1f}",
+        )
     return table
+
+
+def _known(value: float | None, form: str) -> str:
+    return "–" if value is None else f"{value:{form}}"

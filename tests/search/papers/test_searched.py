@@ -33,6 +33,7 @@ def test_a_searched_row_is_within_the_largest_system(table: Table, entry: RowEnt
     spec = StudySpec.model_validate(entry.spec)
     assert spec.limits.parameters == entry.parameters
     assert (spec.budget.trials, len(spec.parametrizations)) == (30, 5)
+    assert list(spec.objectives) == ["quality"]
     assert isinstance(entry.claim, PrintedValue)
 
 

@@ -40,7 +40,9 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def plain_loop(job: TrainJob, splits: Splits[Split]) -> tuple[nn.Module, list[float], list[float]]:
+def plain_loop(
+    job: TrainJob, splits: Splits[Split]
+) -> tuple[nn.Module, list[float], list[tuple[float, float]]]:
     """The same training, written down once more without any of its machinery."""
     training = job.trial.training
     module = job.trial.model.build(seed=job.trial.seed)
@@ -48,7 +50,7 @@ def plain_loop(job: TrainJob, splits: Splits[Split]) -> tuple[nn.Module, list[fl
     schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, training.decay)
     order = torch.Generator().manual_seed(job.trial.seed)
     losses: list[float] = []
-    qualities: list[float] = []
+    validations: list[tuple[float, float]] = []
     for _ in range(job.epochs):
         total = 0.0
         rows = torch.randperm(len(splits.train), generator=order)
@@ -65,9 +67,10 @@ def plain_loop(job: TrainJob, splits: Splits[Split]) -> tuple[nn.Module, list[fl
         schedule.step()
         losses.append(total / len(splits.train))
         with torch.no_grad():
-            guesses = module(splits.validation.x).argmax(dim=1)
-        qualities.append(float((guesses == splits.validation.y).double().mean()))
-    return module, losses, qualities
+            outputs, y = module(splits.validation.x), splits.validation.y
+        accuracy = (outputs.argmax(dim=1) == y).double().mean()
+        validations.append((float(accuracy), float(nn.functional.cross_entropy(outputs, y))))
+    return module, losses, validations
 
 
 @pytest.mark.parametrize("model", ["rnn-dense", "gru-low_rank_diagonal"])
@@ -76,10 +79,12 @@ def test_training_is_what_a_plain_loop_with_adam_does(model: str, splits: Splits
     job = make_job(model, training=clipped)
     hooks = RecordingHooks()
     result = train(job, splits, task=TASK, hooks=hooks)
-    module, losses, qualities = plain_loop(job, splits)
+    module, losses, validations = plain_loop(job, splits)
     assert [report.epoch for report in hooks.reports] == [1, 2, 3]
     assert [report.train_loss for report in hooks.reports] == pytest.approx(losses, rel=1e-6)
-    assert [report.validation for report in hooks.reports] == pytest.approx(qualities, abs=1e-9)
+    found = [(report.validation, report.validation_loss or 0.0) for report in hooks.reports]
+    for reported, computed in zip(found, validations, strict=True):
+        assert reported == pytest.approx(computed, rel=1e-6)
     assert result.outcome == "complete"
     assert result.reason is None
     assert result.epochs_trained == 3

@@ -88,6 +88,7 @@ def assert_refused(
         ("epoch", {"epoch": 10**30}),
         ("train_loss", {"train_loss": -1e-9}),
         ("train_loss", {"train_loss": None}),
+        ("validation_loss", {"validation_loss": -1e-9}),
         ("spectral_margin", {"spectral_margin": -1.0}),
         ("gradient_first", {"gradient_first": -1.0}),
         ("seconds", {"seconds": 1e7}),

@@ -160,6 +160,22 @@ def test_a_paused_study_is_resumed(site: Site, client: Client) -> None:
     assert [cell.study for cell in found] == [study.id]
 
 
+def test_of_equal_qualities_the_validation_loss_decides(site: Site, client: Client) -> None:
+    """The loss of the epoch that is kept, whatever later ones have."""
+    (plan,) = plans("dizzy", [FIRST], seeds=1, done=[])
+    study_id = client.submit({**plan.document, "name": plan.name}).id
+    with site.database.read() as session:
+        study = Studies(session).get(study_id)
+    site.run(study)
+    for number, (quality, loss) in enumerate([(0.9, 0.3), (0.9, 0.2), (0.9, None), (0.8, 0.1)]):
+        site.trial(study, number, quality=quality, test_quality=number / 10, best_epoch=1)
+        site.epoch(study, number, 1, validation_loss=loss)
+        site.epoch(study, number, 2, validation_loss=0.01 * number)
+    site.finish(study)
+    (cell,) = trained(client, FIRST)
+    assert cell.value == 0.1
+
+
 def test_a_study_that_somebody_cancelled_is_said_to_have_no_result(
     site: Site, client: Client
 ) -> None:

@@ -13,6 +13,7 @@ SOUND = {
     "epoch": 1,
     "train_loss": 0.5,
     "validation": 0.25,
+    "validation_loss": 0.75,
     "spectral_margin": 1e-9,
     "gradient_first": 1e-300,
     "gradient_last": 2.5,
