@@ -63,6 +63,14 @@ def reproduce(
             "paused, and the next call goes on with it.",
         ),
     ] = None,
+    unfinished: Annotated[
+        bool,
+        typer.Option(
+            "--unfinished",
+            help="Train even where --budget is less than a row is predicted to take. How far a "
+            "training came is kept in --results in any case.",
+        ),
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Say each result as it comes.")] = False,
     form: Annotated[
         _Form,
@@ -76,7 +84,8 @@ def reproduce(
         Path | None,
         typer.Option(
             dir_okay=False,
-            help="File of JSON lines: what it has is not trained again, what ends is added.",
+            help="File of JSON lines: what it has is not trained again; what ends is added, and "
+            "how far paused trainings came.",
         ),
     ] = None,
     document: Annotated[
@@ -113,6 +122,7 @@ def reproduce(
             searched=searched,
             seeds=seeds,
             budget_seconds=None if budget is None else _seconds(budget),
+            unfinished=unfinished,
             watch=watch,
             form=form,
             results=results,
@@ -135,6 +145,7 @@ def _train(
     searched: bool,
     seeds: int,
     budget_seconds: float | None,
+    unfinished: bool,
     watch: bool,
     form: _Form,
     results: Path | None,
@@ -151,10 +162,13 @@ def _train(
             append_cell(results, cell)
         if watch:
             value = cell.reason if cell.value is None else f"{cell.value:.4g}"
+            if cell.unfinished:
+                value = f"paused after {cell.updates:,} of {plan.row.updates:,} updates"
             typer.echo(f"{plan.row.key}, seed {cell.seed}: {value}, {cell.seconds:.0f} s", err=True)
 
     todo = plans(table.name, chosen, seeds=seeds, done=cells)
-    _refuse_too_small(todo, budget_seconds)
+    if not unfinished:
+        _refuse_too_small(todo, budget_seconds)
     run = Reproduction(asked.client, budget_seconds, finished)
     run.run(todo)
     found = results_of(table, chosen, cells, refused=run.refused)
@@ -176,7 +190,8 @@ def _refuse_too_small(todo: Sequence[Plan], budget_seconds: float | None) -> Non
     if budget_seconds < cheapest.predicted_seconds:
         raise typer.BadParameter(
             f"{budget_seconds:g} s are less than the cheapest row that is left is predicted to "
-            f"take: {cheapest.key}, {math.ceil(cheapest.predicted_seconds)} s for one seed",
+            f"take: {cheapest.key}, {math.ceil(cheapest.predicted_seconds)} s for one seed; with "
+            "--unfinished it is trained as far as they go",
             param_hint="--budget",
         )
 

@@ -20,6 +20,10 @@ class BadResults(Exception):
     """A line of a file of results is none; the message names the file and the line."""
 
 
+def _is_false(value: object) -> bool:
+    return value is False
+
+
 class Cell(Spec):
     """What one seed of one row came to, and where."""
 
@@ -27,8 +31,16 @@ class Cell(Spec):
     row: str
     seed: int
     digest: str = Field(description="of the study's document, its name excepted")
-    value: float | None = Field(description="on test data; null: the training failed")
+    value: float | None = Field(
+        description="on test data; null: the training failed, or has not ended"
+    )
     reason: str | None = Field(description="why it failed")
+    unfinished: bool = Field(
+        default=False,
+        exclude_if=_is_false,
+        description="whether the budget was used up before the training ended, of which `epochs` "
+        "and `curve` tell so much",
+    )
     updates: int
     epochs: int
     parameters: int
@@ -91,10 +103,18 @@ def append_cell(path: Path, cell: Cell) -> None:
 
 
 def cells_of(row: RowEntry, table: str, cells: Iterable[Cell]) -> Sequence[Cell]:
-    """The cells of a row as it stands now, by seed: those of earlier recipes are left out."""
+    """The cells of a row as it stands now, by seed: those of earlier recipes are left out.
+
+    Of a seed there is one: that which ended, or else the longest of those that have not.
+    """
     found: dict[int, Cell] = {}
     for cell in cells:
-        if (cell.table, cell.row) != (table, row.key) or cell.seed in found:
+        if (cell.table, cell.row) != (table, row.key):
+            continue
+        before = found.get(cell.seed)
+        if before is not None and not before.unfinished:
+            continue
+        if before is not None and cell.unfinished and cell.epochs <= before.epochs:
             continue
         if cell.digest == digest_of(document_for(row, cell.seed)):
             found[cell.seed] = cell

@@ -108,16 +108,25 @@ def _section(table: TableDocument, results: Sequence[Result], finding: str | Non
     yield ""
     printed = [result for result in results if not result.is_searched]
     yield from _table(printed)
+    yield from _left(table, printed)
     if finding is not None:
         yield from ("### What was found", "", finding, "")
     yield from _ranking(printed)
-    yield from _curves([result for result in printed if _is_of_a_figure(result.row)])
+    yield from _curves(
+        [result for result in printed if _is_of_a_figure(result.row) or result.unfinished]
+    )
     yield from _searched([result for result in results if result.is_searched], beside=printed)
     remarks = dict[str, list[str]]()
     for result in printed:
         row, failed = result.row, [cell for cell in result.cells if cell.value is None]
-        said = (row.erratum, row.deviation, row.unreachable)
-        for sentence in (*said, *(f"Seed {c.seed}: {c.reason}" for c in failed)):
+        said = (
+            row.erratum,
+            row.deviation,
+            row.unreachable,
+            *(f"Seed {cell.seed}: {cell.reason}" for cell in failed),
+            *(_so_far(cell, row) for cell in result.unfinished),
+        )
+        for sentence in said:
             if sentence is not None:
                 remarks.setdefault(sentence, []).append(row.key)
     for sentence, keys in remarks.items():
@@ -125,6 +134,29 @@ def _section(table: TableDocument, results: Sequence[Result], finding: str | Non
         yield f"- {'All rows' if whole else ', '.join(keys)}: {sentence}"
     if remarks:
         yield ""
+
+
+def _so_far(cell: Cell, row: RowEntry) -> str:
+    """How far a training came that has not ended."""
+    last = f", validation {cell.curve[-1].validation:.4g}" if cell.curve else ""
+    return (
+        f"Seed {cell.seed} has not ended: {cell.updates:,} of {row.updates:,} updates in "
+        f"{cell.seconds:.0f} s{last}."
+    )
+
+
+def _left(table: TableDocument, results: Sequence[Result]) -> Iterator[str]:
+    """The command that trains what is left, and its price."""
+    left = [result.row for result in results if result.verdict.kind == "not yet"]
+    if not left:
+        return
+    hours = sum(row.predicted_seconds for row in left) / 3600
+    yield (
+        f"Left: {len(left)} rows, predicted to take {hours:,.1f} hours of one core for each seed, "
+        f"by `reflectory reproduce {table.name} --seeds {FEWEST_SEEDS} --results "
+        f"deploy/reproduction/{table.name}.jsonl`."
+    )
+    yield ""
 
 
 def _table(results: Sequence[Result]) -> Iterator[str]:

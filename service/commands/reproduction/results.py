@@ -50,6 +50,9 @@ class Result:
 
     row: RowEntry
     cells: Sequence[Cell]
+    """Trainings that ended."""
+    unfinished: Sequence[Cell]
+    """Those that have not."""
     verdict: Verdict
 
     @property
@@ -59,8 +62,11 @@ class Result:
 
     @property
     def curve(self) -> Curve:
-        """The means over seeds; empty where none has one."""
-        return mean_curve(cell.curve for cell in self.cells if cell.curve)
+        """The means over seeds; empty where none has one.
+
+        Of trainings that ended, or of others where there are none.
+        """
+        return mean_curve(cell.curve for cell in self.cells or self.unfinished if cell.curve)
 
     def texts(self) -> tuple[str, ...]:
         """The row as it is shown, in the order of `HEADINGS`."""
@@ -99,7 +105,10 @@ def results_of(
         why = (refused or {}).get(row.key)
         judged = row if why is None else row.model_copy(update={"unreachable": why})
         own = cells_of(row, table.name, known)
-        found.append(Result(row, own, judge(judged, [cell.measured for cell in own])))
+        ended = [cell for cell in own if not cell.unfinished]
+        unfinished = [cell for cell in own if cell.unfinished]
+        verdict = judge(judged, [cell.measured for cell in ended])
+        found.append(Result(row, ended, unfinished, verdict))
     return found
 
 

@@ -51,7 +51,7 @@ def plans(
         seeds: how many of each, from 0.
         done: cells that are known.
     """
-    known = {(cell.table, cell.row, cell.seed, cell.digest) for cell in done}
+    known = {(cell.table, cell.row, cell.seed, cell.digest) for cell in done if not cell.unfinished}
     found: list[Plan] = []
     trained = [row for row in rows if row.unreachable is None or row.claim is None]
     for row in sorted(trained, key=lambda row: row.predicted_seconds):
@@ -71,7 +71,7 @@ class Reproduction:
     budget_seconds: float | None
     """Of device time; None: any."""
     finished: Callable[[Plan, Cell], None]
-    """Called with each cell as it ends."""
+    """Called with each cell as it ends, and with those that the end of the budget paused."""
     refused: dict[str, str] = field(default_factory=dict[str, str])
     """Rows that the server does not take, by key, and why: their data are missing."""
     lost: dict[str, str] = field(default_factory=dict[str, str])
@@ -138,22 +138,27 @@ class Reproduction:
     def _end(self, one: "_Open") -> None:
         """Keep what a study that ended came to; one that somebody cancelled came to nothing."""
         found = self._best(one.study.id, one.plan.row.claim)
-        plan, row = one.plan, one.plan.row
         if found is None or found.outcome not in (TrialState.COMPLETE, *_FAILED):
-            self.lost[plan.name] = (
+            self.lost[one.plan.name] = (
                 f"study {one.study.id} is {one.study.state} and has no result; delete it to have "
                 "it trained anew"
             )
             return
+        self._keep(one, found, unfinished=False)
+
+    def _keep(self, one: "_Open", found: TrialDocument, *, unfinished: bool) -> None:
+        plan, row = one.plan, one.plan.row
         epochs = plan.document["budget"]["epochs"]
         machines = {self._model_of(attempt.machine) for attempt in found.attempts}
+        is_failure = found.test_quality is None and not unfinished
         cell = Cell(
             table=plan.table,
             row=row.key,
             seed=plan.seed,
             digest=plan.digest,
             value=found.test_quality,
-            reason=found.reason if found.test_quality is None else None,
+            reason=found.reason if is_failure else None,
+            unfinished=unfinished,
             updates=round(row.updates * found.epochs_trained / epochs),
             epochs=found.epochs_trained,
             parameters=found.values.parameters,
@@ -198,10 +203,14 @@ class Reproduction:
         return self._models.get(machine or "", "an unknown machine")
 
     def _pause(self, opened: Iterable["_Open"]) -> None:
+        """Pause what is underway, and keep how far each single training came."""
         for one in opened:
-            self.client.pause(one.study.id)
+            one.study = self.client.pause(one.study.id)
             self.used_seconds += one.used
             self.paused.append(one.plan.name)
+            trials = list(self.client.trials(one.study.id))
+            if one.plan.document["budget"]["trials"] == 1 and trials and trials[0].epochs_trained:
+                self._keep(one, trials[0], unfinished=True)
 
 
 @dataclass

@@ -18,6 +18,7 @@ from service.commands.reproduction.cells import (
     document_for,
     read_cells,
 )
+from service.commands.reproduction.curves import CurvePoint
 from service.commands.reproduction.markdown import as_document, document_of
 from service.commands.reproduction.results import (
     HEADINGS,
@@ -148,6 +149,40 @@ def test_the_document_has_every_row_of_every_table() -> None:
     assert "not yet" in text
     assert "Seed 1: the loss is NaN" in text
     assert "Machines: ada." in text
+
+
+def test_a_training_that_has_not_ended_is_no_seed_until_it_has() -> None:
+    one = row("GunPoint/rnn-32")
+    points = [CurvePoint(updates=50 * n, validation=n / 10) for n in (1, 2, 3)]
+    short, long = (
+        cell(one, 0, None, reason=None, unfinished=True, epochs=n, updates=50 * n, curve=points[:n])
+        for n in (2, 3)
+    )
+    for known in ([short, long], [long, short]):
+        assert cells_of(one, "ucr", known) == [long]
+    ended = cell(one, 0, 0.9, curve=points)
+    for known in ([long, ended], [ended, long]):
+        assert cells_of(one, "ucr", known) == [ended]
+    assert "unfinished" not in ended.model_dump_json()
+    text = as_document([UCR], [long])
+    assert "\n| GunPoint/rnn-32 | 0.947 | – | – | 1,507 | 0 | 3,000 | – | not yet |\n" in text
+    sentence = "Seed 0 has not ended: 150 of 3,000 updates in 12 s, validation 0.3."
+    assert f"- GunPoint/rnn-32: {sentence}\n" in text
+    assert "\n| GunPoint/rnn-32 | 150 | 0.3 | – | – | – | – |\n" in text
+    assert "has not ended" not in as_document([UCR], [long, ended])
+
+
+def test_what_is_left_has_its_price_and_its_command() -> None:
+    text = as_document([TABLES["highway"].document()], [])
+    assert "Left: 2 rows, predicted to take 25.4 hours of one core for each seed" in text
+    assert "`reflectory reproduce highway --seeds 3 --results" in text
+    done = [
+        one
+        for entry in UCR.entries
+        if entry.unreachable is None and entry.system != "searched"
+        for one in cells(entry, 0.1, 0.1, 0.1)
+    ]
+    assert "Left: " not in as_document([UCR], done)
 
 
 def test_systems_are_ranked_over_the_data_sets_that_have_all_of_them() -> None:
