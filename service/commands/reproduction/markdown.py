@@ -151,10 +151,11 @@ def _left(table: TableDocument, results: Sequence[Result]) -> Iterator[str]:
     if not left:
         return
     hours = sum(row.predicted_seconds for row in left) / 3600
+    rows = "1 row" if len(left) == 1 else f"{len(left)} rows"
     yield (
-        f"Left: {len(left)} rows, predicted to take {hours:,.1f} hours of one core for each seed, "
+        f"Left: {rows}, predicted to take {hours:,.1f} hours of one core for each seed, "
         f"by `reflectory reproduce {table.name} --seeds {FEWEST_SEEDS} --results "
-        f"deploy/reproduction/{table.name}.jsonl`."
+        f"{table.name}.jsonl`."
     )
     yield ""
 
