@@ -26,6 +26,9 @@ PACE_SECONDS: Final = 1.0
 MOST_WAITING_BYTES: Final = 64 << 20
 """How much may wait in all before those who speak have to wait, too."""
 _FULL_PAUSE_SECONDS: Final = 1.0
+_RENEWING: Final = frozenset({"epoch"})
+"""Kinds of words that renew their attempt's lease, as its beat does. No others: a file is stored as
+often as it changes, and an epoch may take longer than a lease."""
 _JSON_ROOM: Final = 64 << 10
 """Of a sync's JSON, for what stands around its items."""
 
@@ -247,7 +250,8 @@ class Outbox:
                 if refusal is None:
                     done.append(word)
                 if attempt is not None:
-                    attempt.told_at = now
+                    if refusal is None and word.item["kind"] in _RENEWING:
+                        attempt.told_at = now
                     self._remove(attempt, word)
             for attempt_id in batch.beats:
                 if attempt_id in self._attempts:

@@ -223,3 +223,21 @@ def test_one_that_waits_for_its_turn_is_known_to_be_alive(
     assert set(service.held["waits"]) == {0.0}
     service.order(end=[End(attempt="first", grace_seconds=0.0)])
     assert service.exit_of("waits")["returncode"] == DONE
+
+
+@pytest.mark.usefixtures("at_work")
+def test_an_epoch_that_takes_longer_than_a_lease_is_known_to_be_alive(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its state is stored all the time meanwhile, which renews no lease."""
+    monkeypatch.setattr("tests.search.agents.test_agent_stacks.LEASE_SECONDS", 9.0)
+    endless = job(epochs=1)
+    training = endless.trial.training.model_copy(update={"epoch_updates": 10**6})
+    trial = endless.trial.model_copy(update={"training": training})
+    service.order(start=[offer("long", 0, endless.model_copy(update={"trial": trial}))])
+    wait_while_it_moves(lambda: "artifact" in service.kinds("long"), what="its state")
+    before = len(service.held["long"])
+    wait_while_it_moves(lambda: len(service.held["long"]) > before, what="a sign of life")
+    assert "epoch" not in service.kinds("long")
+    service.order(end=[End(attempt="long", grace_seconds=0.0)])
+    assert service.exit_of("long")

@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -136,6 +137,34 @@ def test_an_attempt_that_has_said_nothing_for_a_while_has_its_beat_passed_on() -
     assert sync_of(batch)[0].beats["a"].held_seconds == 1.0
     outbox.taken(batch, {})
     assert outbox.batch() is None
+
+
+def epoch(attempt: str) -> Word:
+    report = {"epoch": 1, "train_loss": 1.0, "validation": 0.5, "seconds": 0.1}
+    return Word(attempt, {"kind": "epoch", "waits": False}, report=json.dumps(report))
+
+
+@pytest.mark.parametrize(
+    ("word", "renews"),
+    [(epoch("a"), True), (artifact("a", b"bytes"), False), (progress("a", 1), False)],
+    ids=["epoch", "file", "progress"],
+)
+def test_a_beat_waits_only_for_words_that_renew_the_lease(
+    monkeypatch: pytest.MonkeyPatch, word: Word, *, renews: bool
+) -> None:
+    """An epoch may take longer than a lease, with its state stored every second."""
+    now = 1000.0
+    monkeypatch.setattr("search.agents.outbox.time", SimpleNamespace(monotonic=lambda: now))
+    outbox = Outbox("0a1b2c3d4e5f6071", lease_seconds=30.0)
+    outbox.open("a", "token")
+    now += 6.0
+    outbox.add(word)
+    batch = outbox.batch()
+    assert batch is not None
+    outbox.taken(batch, {})
+    now += 1.0
+    outbox.beat("a", stood_still_seconds=0.0, held_seconds=7.0)
+    assert (outbox.batch() is None) == renews
 
 
 def test_of_an_attempt_that_is_over_only_its_exit_is_said(outbox: Outbox) -> None:
