@@ -61,8 +61,8 @@ def main() -> None:
             claim = rows[key].claim
             assert isinstance(claim, PrintedValue), key
             means = (statistics.fmean(one[name] for one in found) for name in found[0])
-            told = " | ".join(f"{mean:.3f}" for mean in means)
-            sys.stdout.write(f"| {key} | {claim.value:.3f} | {told} |\n")
+            shown = " | ".join(f"{mean:.3f}" for mean in means)
+            sys.stdout.write(f"| {key} | {claim.value:.3f} | {shown} |\n")
             sys.stdout.flush()
 
 

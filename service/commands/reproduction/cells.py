@@ -112,10 +112,13 @@ def cells_of(row: RowEntry, table: str, cells: Iterable[Cell]) -> Sequence[Cell]
         if (cell.table, cell.row) != (table, row.key):
             continue
         before = found.get(cell.seed)
-        if before is not None and not before.unfinished:
-            continue
-        if before is not None and cell.unfinished and cell.epochs <= before.epochs:
+        if before is not None and _worth(cell) <= _worth(before):
             continue
         if cell.digest == digest_of(document_for(row, cell.seed)):
             found[cell.seed] = cell
     return [found[seed] for seed in sorted(found)]
+
+
+def _worth(cell: Cell) -> tuple[bool, int]:
+    """What orders the cells of a seed; of two that ended, neither is the better one."""
+    return (False, cell.epochs) if cell.unfinished else (True, 0)

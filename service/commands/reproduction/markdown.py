@@ -10,7 +10,7 @@ from typing import get_args
 from search.documents.papers import Fails, Reaches, RowEntry, TableDocument
 from search.papers import TABLES
 from search.papers.ranks import ranks_of
-from search.papers.verdicts import FEWEST_SEEDS, VerdictKind
+from search.papers.verdicts import FEWEST_SEEDS, SETTLING_SEEDS, VerdictKind
 from search.student import half_width
 from service.commands.reproduction.cells import Cell, read_cells
 from service.commands.reproduction.curves import curve_texts
@@ -147,14 +147,15 @@ def _so_far(cell: Cell, row: RowEntry) -> str:
 
 def _left(table: TableDocument, results: Sequence[Result]) -> Iterator[str]:
     """The command that trains what is left, and its price."""
-    left = [result.row for result in results if result.verdict.kind == "not yet"]
+    left = [result for result in results if result.verdict.kind == "not yet"]
     if not left:
         return
-    hours = sum(row.predicted_seconds for row in left) / 3600
+    hours = sum(result.row.predicted_seconds for result in left) / 3600
+    seeds = SETTLING_SEEDS if any(len(r.cells) >= FEWEST_SEEDS for r in left) else FEWEST_SEEDS
     rows = "1 row" if len(left) == 1 else f"{len(left)} rows"
     yield (
         f"Left: {rows}, predicted to take {hours:,.1f} hours of one core for each seed, "
-        f"by `reflectory reproduce {table.name} --seeds {FEWEST_SEEDS} --results "
+        f"by `reflectory reproduce {table.name} --seeds {seeds} --results "
         f"{table.name}.jsonl`."
     )
     yield ""

@@ -183,6 +183,9 @@ def test_what_is_left_has_its_price_and_its_command() -> None:
         for one in cells(entry, 0.1, 0.1, 0.1)
     ]
     assert "Left: " not in as_document([UCR], done)
+    # Three seeds that are far apart settle nothing: five do.
+    undecided = as_document([UCR], cells(row("GunPoint/rnn-32"), 0.9, 0.95, 0.86))
+    assert "`reflectory reproduce ucr --seeds 5 --results" in undecided
 
 
 def test_systems_are_ranked_over_the_data_sets_that_have_all_of_them() -> None:

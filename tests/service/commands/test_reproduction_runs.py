@@ -18,13 +18,11 @@ from service.commands.reproduction.cells import Cell
 from service.commands.reproduction.run import Plan, Reproduction, plans
 from storage.fleet.coordinators import CoordinatorRecord, Coordinators, SlotRecord
 from storage.records import StudyRecord, StudyState, TrialState
-from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
 from tests.service.listening import listening
 from tests.service.running import wait_until
 from tests.service.site import Site, now
-from tests.storage.records import metric
 
 DIZZY = TABLES["dizzy"].document()
 FIRST, RIVAL = (
@@ -225,35 +223,6 @@ def test_nothing_is_submitted_once_the_budget_is_used_up(site: Site, client: Cli
     assert list(client.studies()) == []
 
 
-def test_a_budget_that_is_used_up_keeps_how_far_a_training_came(site: Site, client: Client) -> None:
-    """And the next call goes on with it, for it has not ended."""
-    found: list[Cell] = []
-    run = Reproduction(client, 0.5, lambda _plan, cell: found.append(cell))
-
-    def train() -> None:
-        wait_until(lambda: list(client.studies()), what="the study")
-        with site.database.read() as session:
-            (study,) = Studies(session).page(limit=5, state=StudyState.QUEUED).items
-        site.run(study)
-        site.trial(study, 0, state=TrialState.RUNNING)
-        with site.database.write() as session:
-            Trials(session).set_epochs(study.id, 0, 7)
-            for epoch in range(1, 8):
-                Metrics(session).put(study.id, 0, metric(epoch, validation=epoch / 10))
-        site.lease(study, 0)
-
-    thread = threading.Thread(target=train)
-    thread.start()
-    todo = plans("dizzy", [FIRST], seeds=1, done=[])
-    run.run(todo)
-    thread.join()
-    (cell,) = found
-    assert (cell.unfinished, cell.value, cell.reason, cell.epochs) == (True, None, None, 7)
-    assert (cell.curve[0].validation, cell.curve[-1].validation) == (0.1, 0.7)
-    assert run.paused == [todo[0].name]
-    assert [plan.name for plan in plans("dizzy", [FIRST], seeds=1, done=found)] == run.paused
-
-
 def reproduce(client: Client, *words: object) -> Result:
     """The command, in this process: it takes seconds to start one."""
     environment = {"REFLECTORY_SERVER": client.server, "COLUMNS": "200"}
@@ -305,17 +274,43 @@ def test_what_is_wrong_is_said_before_anything_starts(
     assert list(client.studies()) == []
 
 
-def test_what_runs_when_the_budget_is_used_up_is_paused(site: Site, client: Client) -> None:
+def test_what_runs_when_the_budget_is_used_up_is_paused_and_kept(
+    site: Site, client: Client
+) -> None:
+    """How far it has come, that is; another call continues it."""
     (plan,) = plans("dizzy", [FIRST], seeds=1, done=[])
     study_id = client.submit({**plan.document, "name": plan.name}).id
     with site.database.read() as session:
         study = Studies(session).get(study_id)
     site.run(study)
     site.trial(study, 0, state=TrialState.RUNNING)
+    with site.database.write() as session:
+        Trials(session).set_epochs(study.id, 0, 7)
+    for epoch in range(1, 8):
+        site.epoch(study, 0, epoch, validation=epoch / 10)
     site.lease(study, 0)
-    run = Reproduction(client, 0.5, lambda _plan, _cell: None)
+    found: list[Cell] = []
+    run = Reproduction(client, 0.5, lambda _plan, cell: found.append(cell))
     run.run([plan])
     assert run.paused == [plan.name]
     assert run.used_seconds >= 0.5
     with site.database.read() as session:
         assert Studies(session).get(study_id).state == StudyState.PAUSED
+    (cell,) = found
+    assert (cell.unfinished, cell.value, cell.reason, cell.epochs) == (True, None, None, 7)
+    assert (cell.curve[0].validation, cell.curve[-1].validation) == (0.1, 0.7)
+    assert [one.name for one in plans("dizzy", [FIRST], seeds=1, done=found)] == [plan.name]
+
+
+def test_a_budget_that_is_too_small_is_taken_where_that_is_asked_for(
+    site: Site, client: Client, tmp_path: Path
+) -> None:
+    words = ("dizzy", "--rows", FIRST.key, "--seeds", 1, "--budget", "1s")
+    refused = reproduce(client, *words)
+    assert refused.exit_code == 2
+    assert "--unfinished" in refused.stderr
+    results = tmp_path / "dizzy.jsonl"
+    with coordinating(site):
+        answer = reproduce(client, *words, "--unfinished", "--results", results)
+    assert answer.exit_code == 0, answer.stderr
+    assert len(results.read_text().splitlines()) == 1

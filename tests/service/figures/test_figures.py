@@ -343,6 +343,9 @@ def test_curves_have_a_panel_for_what_is_known_over_epochs_or_seconds() -> None:
     assert figure["layout"]["yaxis3"]["rangemode"] == "nonnegative"
     seconds = curves_figure({3: rows}, metric="accuracy", across="seconds")
     assert seconds["data"][0]["x"] == [2.0, 4.0, 6.0]
+    nothing = checked(curves_figure({9: []}, metric="accuracy"))
+    assert "has trained an epoch yet" in nothing["layout"]["meta"]["caption"]
+    assert not nothing["data"]
 
 
 def test_the_loss_on_validation_data_has_a_panel_unless_it_is_the_metric() -> None:
@@ -353,9 +356,6 @@ def test_the_loss_on_validation_data_has_a_panel_unless_it_is_the_metric() -> No
     assert [trace["y"] for trace in figure["data"]] == [[0.25], [0.5], [0.75]]
     alone = checked(curves_figure({3: [same]}, metric="mse"))
     assert [trace["y"] for trace in alone["data"]] == [[0.25], [0.5]]
-    nothing = checked(curves_figure({9: []}, metric="accuracy"))
-    assert "has trained an epoch yet" in nothing["layout"]["meta"]["caption"]
-    assert not nothing["data"]
 
 
 def test_growth_is_a_step_for_each_change_up_to_now() -> None:
