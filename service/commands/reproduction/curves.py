@@ -1,5 +1,6 @@
 """How rows were trained: the metric, the spectral margin and gradients over updates."""
 
+import bisect
 import csv
 import io
 import math
@@ -77,14 +78,36 @@ def _rounded_or_none(value: float | None) -> float | None:
 
 
 def mean_curve(curves: Iterable[Curve]) -> Curve:
-    """The means over seeds, at the updates that all of them have."""
-    by_updates: dict[int, list[CurvePoint]] = {}
-    count = 0
-    for curve in curves:
-        count += 1
-        for point in curve:
-            by_updates.setdefault(point.updates, []).append(point)
-    return tuple(_mean(points) for _, points in sorted(by_updates.items()) if len(points) == count)
+    """The means over seeds, at the points of the one that came the least far.
+
+    What another has there is read off the line between its neighbouring points: of trainings that
+    have not ended, each is kept at updates of its own.
+    """
+    known = [curve for curve in curves if curve]
+    if not known:
+        return ()
+    shortest = min(known, key=lambda curve: curve[-1].updates)
+    start = max(curve[0].updates for curve in known)
+    return tuple(
+        _mean([_at(curve, point.updates) for curve in known])
+        for point in shortest
+        if point.updates >= start
+    )
+
+
+def _at(curve: Curve, updates: int) -> CurvePoint:
+    """A point between two of a curve that begins before it and ends behind it."""
+    place = bisect.bisect_left(curve, updates, key=lambda point: point.updates)
+    after = curve[place]
+    if after.updates == updates:
+        return after
+    before = curve[place - 1]
+    share = (updates - before.updates) / (after.updates - before.updates)
+    values = after.model_dump()
+    for name, last in values.items():
+        first = getattr(before, name)
+        values[name] = None if None in (first, last) else first + share * (last - first)
+    return CurvePoint(**values | {"updates": updates})
 
 
 def _mean(points: Sequence[CurvePoint]) -> CurvePoint:

@@ -156,10 +156,12 @@ def as_csv(results: Sequence[Result]) -> str:
 
 
 def as_curves(results: Sequence[Result]) -> str:
-    """The curves of all seeds as CSV."""
+    """The curves of all seeds as CSV, of trainings that have not ended as well."""
     return curves_as_csv(
         {
-            result.row.key: {cell.seed: cell.curve for cell in result.cells if cell.curve}
+            result.row.key: {
+                cell.seed: cell.curve for cell in (*result.cells, *result.unfinished) if cell.curve
+            }
             for result in results
         }
     )

@@ -70,11 +70,24 @@ def test_a_curve_keeps_its_ends_and_few_points_between() -> None:
     assert curve_of([], updates_each=50) == ()
 
 
-def test_means_are_of_what_all_seeds_have() -> None:
+def test_means_end_where_the_shortest_training_does() -> None:
     (first, last) = mean_curve([curve(1.0, 3.0), curve(2.0, 5.0, 9.0)])
     assert (first.validation, last.validation, last.updates) == (1.5, 4.0, 200)
     assert first.margin is None
-    assert mean_curve([]) == ()
+    assert mean_curve([]) == mean_curve([()]) == ()
+
+
+def test_means_of_seeds_with_points_of_their_own_lie_on_the_lines_between() -> None:
+    other = tuple(
+        CurvePoint(updates=updates, validation=value, margin=value)
+        for updates, value in ((100, 1.0), (180, 3.0), (260, 7.0))
+    )
+    found = mean_curve([other, curve(1.0, 2.0)])
+    assert [point.updates for point in found] == [100, 200]
+    assert found[1].validation == (4.0 + 2.0) / 2
+    assert found[1].margin is None
+    late = (CurvePoint(updates=150, validation=0.5), CurvePoint(updates=200, validation=1.0))
+    assert [point.updates for point in mean_curve([late, curve(1.0, 2.0)])] == [150, 200]
 
 
 def test_bars_stand_between_the_first_and_the_last_value() -> None:
@@ -99,6 +112,13 @@ def test_every_form_shows_curves_of_rows_that_have_some() -> None:
     text = as_document([TABLE], cells)
     assert "### Over updates, means over seeds" in text
     assert f"\n| {ROW.key} | 200 | 0.2 | – | – | 0.2 | – |\n" in text
+
+
+def test_the_csv_has_trainings_that_have_not_ended_as_well() -> None:
+    paused = cell(1, curve(0.4)).model_copy(update={"unfinished": True, "value": None})
+    results = results_of(TABLE, TABLE.entries[:1], [cell(0, curve(0.2)), paused])
+    seeds = [line["seed"] for line in csv.DictReader(io.StringIO(as_curves(results)))]
+    assert seeds == ["0", "1"]
 
 
 def test_without_curves_there_is_nothing_about_them() -> None:
