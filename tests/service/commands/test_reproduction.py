@@ -2,13 +2,14 @@
 
 import csv
 import io
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from search.documents.papers import RowEntry, TableDocument
-from search.papers import TABLES, rows_named
+from search.papers import SEARCHED, TABLES, rows_named
 from service.commands.reproduction.cells import (
     BadResults,
     Cell,
@@ -88,6 +89,23 @@ def test_cheap_rows_come_first_and_what_is_done_or_cannot_be_is_left_out() -> No
     assert ("GunPoint/rnn-32", 1) in named
     assert not [key for key, _ in named if key.startswith(("ECG200", "Lightning2"))]
     assert len({plan.name for plan in todo}) == len(todo)
+
+
+def test_prices_are_near_what_the_trainings_that_are_checked_in_took_a_cpu() -> None:
+    took = dict[tuple[str, str], list[float]]()
+    for file in (ROOT / "deploy" / "reproduction").glob("*.jsonl"):
+        for one in read_cells(file):
+            if one.updates >= 1000 and one.reason is None and "NVIDIA" not in one.machine:
+                took.setdefault((one.table, one.row), []).append(one.seconds / one.updates)
+    ratios = [
+        statistics.median(took[name, one.key]) * one.updates / one.predicted_seconds
+        for name, table in TABLES.items()
+        for one in table.document().entries
+        if (name, one.key) in took and one.system != SEARCHED
+    ]
+    assert len(ratios) > 100
+    assert 2 / 3 < statistics.median(ratios) < 3 / 2
+    assert all(1 / 4 < ratio < 4 for ratio in ratios)
 
 
 def test_a_cell_of_another_recipe_is_not_the_rows() -> None:
@@ -173,8 +191,10 @@ def test_a_training_that_has_not_ended_is_no_seed_until_it_has() -> None:
 
 
 def test_what_is_left_has_its_price_and_its_command() -> None:
-    text = as_document([TABLES["highway"].document()], [])
-    assert "Left: 2 rows, predicted to take 25.4 hours of one core for each seed" in text
+    highway = TABLES["highway"].document()
+    text = as_document([highway], [])
+    hours = sum(entry.predicted_seconds for entry in highway.entries[:2]) / 3600
+    assert f"Left: 2 rows, predicted to take {hours:.1f} hours of one core for each seed" in text
     assert "`reflectory reproduce highway --seeds 3 --results" in text
     done = [
         one
