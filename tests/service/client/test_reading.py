@@ -71,6 +71,7 @@ _MAPPINGS = frozenset(
         "combinations",
         "hyperparameters",
         "missing",
+        "predicted",
         "reference_point",
         "refusals",
         "samples",
