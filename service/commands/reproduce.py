@@ -102,8 +102,9 @@ def reproduce(
             metavar="FOLDER",
             file_okay=False,
             exists=True,
-            help="Where the *.jsonl are that --document reads, and TABLE.md with what was found "
-            "about a table; by default the folder `reproduction` beside the document.",
+            help="Where the *.jsonl are that --document reads, TABLE.md with what was found about "
+            "a table, and summary.md about all; by default the folder `reproduction` beside the "
+            "document.",
         ),
     ] = None,
 ) -> None:

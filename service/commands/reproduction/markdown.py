@@ -1,6 +1,8 @@
 """The document of all tables, in Markdown: what is printed, what was measured, and how."""
 
 import math
+import re
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
@@ -16,17 +18,20 @@ from service.commands.reproduction.cells import Cell, read_cells
 from service.commands.reproduction.curves import curve_texts
 from service.commands.reproduction.results import HEADINGS, NUMERIC, Result, results_of
 
+SUMMARY = "summary"
+"""What findings on all tables go by."""
 _SIGN: Mapping[str, int] = {"minimize": -1, "maximize": 1}
+_SECONDS_AN_HOUR = 3600
 
 
 def document_of(folder: Path) -> str:
-    """The document of a folder's files: cells of any tables, and TABLE.md with findings.
+    """The document of a folder's files: cells of any tables, TABLE.md with findings, summary.md.
 
     Raises:
         BadResults: one of them is damaged.
     """
     cells = [cell for file in sorted(folder.glob("*.jsonl")) for cell in read_cells(file)]
-    files = {name: folder / f"{name}.md" for name in TABLES}
+    files = {name: folder / f"{name}.md" for name in (*TABLES, SUMMARY)}
     findings = {
         name: file.read_text(encoding="utf-8").strip()
         for name, file in files.items()
@@ -47,10 +52,13 @@ def as_document(
     Args:
         tables: in the order of their sections.
         cells: of all tables.
-        findings: Markdown by the names of tables: what was found about what does not reproduce.
+        findings: Markdown by the names of tables, or `SUMMARY` of all: what was found about what
+            does not reproduce.
     """
     found = [(table, results_of(table, table.entries, cells)) for table in tables]
     parts = [*_opening(cells), *_summary(found)]
+    if SUMMARY in findings:
+        parts += ["## In short", "", findings[SUMMARY], ""]
     for table, results in found:
         parts += _section(table, results, findings.get(table.name))
     return "\n".join(parts)
@@ -88,13 +96,38 @@ def _opening(cells: Sequence[Cell]) -> Iterator[str]:
 
 def _summary(found: Iterable[tuple[TableDocument, Sequence[Result]]]) -> Iterator[str]:
     kinds = get_args(VerdictKind)
-    yield f"| table | rows | {' | '.join(kinds)} |"
-    yield "| --- |" + " ---: |" * (1 + len(kinds))
+    yield f"| table | rows | {' | '.join(kinds)} | trainings | device hours |"
+    yield "| --- |" + " ---: |" * (3 + len(kinds))
+    totals = Counter[str]()
     for table, results in found:
-        verdicts = [result.verdict.kind for result in results if not result.is_searched]
-        counts = " | ".join(str(verdicts.count(kind)) for kind in kinds)
-        yield f"| {table.title} | {len(verdicts)} | {counts} |"
+        counts = _counts(results)
+        totals += counts
+        title = f"{table.title} (`{table.name}`)"
+        yield f"| [{table.title}](#{_anchor(title)}) {_numbers(counts, kinds)}"
+    yield f"| all {_numbers(totals, kinds)}"
     yield ""
+
+
+def _counts(results: Sequence[Result]) -> Counter[str]:
+    """Rows and verdicts of printed systems; trainings that ended, and all hours."""
+    printed = [result for result in results if not result.is_searched]
+    ended = [cell for result in results for cell in result.cells]
+    paused = [cell for result in results for cell in result.unfinished]
+    counts = Counter[str](result.verdict.kind for result in printed)
+    counts |= {"rows": len(printed), "trainings": len(ended)}
+    counts["seconds"] = round(sum(cell.seconds for cell in (*ended, *paused)))
+    return counts
+
+
+def _numbers(counts: Counter[str], kinds: Iterable[str]) -> str:
+    columns = ("rows", *kinds, "trainings")
+    hours = f"{counts['seconds'] / _SECONDS_AN_HOUR:.1f}"
+    return f"| {' | '.join(f'{counts[name]:,}' for name in columns)} | {hours} |"
+
+
+def _anchor(heading: str) -> str:
+    """Where a heading is found on its page."""
+    return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
 
 
 def _each(texts: Iterable[str]) -> str:

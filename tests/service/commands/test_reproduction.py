@@ -20,7 +20,7 @@ from service.commands.reproduction.cells import (
     read_cells,
 )
 from service.commands.reproduction.curves import CurvePoint
-from service.commands.reproduction.markdown import as_document, document_of
+from service.commands.reproduction.markdown import SUMMARY, as_document, document_of
 from service.commands.reproduction.results import (
     HEADINGS,
     as_csv,
@@ -190,6 +190,12 @@ def test_a_training_that_has_not_ended_is_no_seed_until_it_has() -> None:
     assert "has not ended" not in as_document([UCR], [long, ended])
 
 
+def test_what_was_found_stands_with_its_table_and_in_short_above_all() -> None:
+    text = as_document([UCR], [], findings={SUMMARY: "- None yet.", "ucr": "They are small."})
+    assert text.index("## In short\n\n- None yet.") < text.index("## UCR time series (`ucr`)")
+    assert text.index("## UCR time series") < text.index("What was found\n\nThey are small.")
+
+
 def test_what_is_left_has_its_price_and_its_command() -> None:
     highway = TABLES["highway"].document()
     text = as_document([highway], [])
@@ -232,7 +238,9 @@ def test_searched_rows_are_counted_apart_from_what_is_printed() -> None:
         for found in cells(row(f"{name}/searched"), value, value, value)
     ]
     text = as_document([UCR], known)
-    assert "\n| UCR time series | 84 | 0 | 0 | 0 | 8 | 76 |\n" in text
+    link = "[UCR time series](#ucr-time-series-ucr)"
+    assert f"\n| {link} | 84 | 0 | 0 | 0 | 8 | 76 | 12 | 0.0 |\n" in text
+    assert "\n| all | 84 | 0 | 0 | 0 | 8 | 76 | 12 | 0.0 |\n" in text
     assert "\n| GunPoint/searched | 0.96 | 0.98 ± 0 | +0.02 | 5,667 | 3 |" in text
     # What ECG200 prints is no predictor's, and so it does not count.
     assert "Better than the best printed value on 1, worse on 1 of 3 tasks" in text
@@ -256,6 +264,6 @@ def test_the_document_that_is_kept_is_what_its_files_make() -> None:
     known = [cell for file in folder.glob("*.jsonl") for cell in read_cells(file)]
     assert known
     assert {cell.table for cell in known} <= set(TABLES)
-    assert {file.stem for file in folder.glob("*.md")} <= set(TABLES)
+    assert {file.stem for file in folder.glob("*.md")} <= {*TABLES, SUMMARY}
     text = document_of(folder)
     assert text == (ROOT / "deploy/docs/benchmarks/reproduction.md").read_text()
