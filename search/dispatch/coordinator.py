@@ -155,6 +155,7 @@ class Coordinator:
         self._lingering: Set[str] = frozenset()
         self._claims_watch = RenewalWatch(CLAIM_LEASES * lease_seconds)
         self._claimed_at: float | None = None
+        self._renewed_at = 0.0
         self._choosing = Choosing(slot_wait_seconds, join_seconds=join_seconds)
         self._away = False
         self._threads = FairThreads(_THREADS, name="exchange", weight=self._weight)
@@ -692,11 +693,14 @@ class Coordinator:
         self._ahead.is_allowed = not theirs and len(runs) == 1
         stale = self._claims_watch.stale(claims)
         ours = Capacity(self._slots, self._measuring_slots)
+        renewed = self._renewed(until)
         several, made = len({study.tenant for study in studies}) > 1, 0
         for study in interleaved(studies, tenant=lambda study: study.tenant):
             is_at_work = study.id in self._runs
             if self._choosing.leaves(study, ours, theirs, is_at_work=is_at_work):
                 self._leave(study, is_anothers=study.id in claims.keys() - stale)
+                continue
+            if study.id in renewed:
                 continue
             with self.database.write() as session:
                 # A claim that was renewed since is younger than the one that was seen to be stale.
@@ -724,6 +728,15 @@ class Coordinator:
             exchanges_waiting=sum(not future.done() for future in queued),
             taken=self._occupancy.slots,
         )
+
+    def _renewed(self, until: datetime) -> Set[str]:
+        """Those of our studies whose claims hold; they are renewed in time, all at once."""
+        at_work = set(self._runs)
+        if not at_work or time.monotonic() - self._renewed_at < self._lease_seconds / 4:
+            return at_work
+        self._renewed_at = time.monotonic()
+        with self.database.write() as session:
+            return Studies(session).renew(at_work, owner=self._owner, until=until)
 
     def _leave(self, study: StudyRecord, *, is_anothers: bool) -> None:
         """Let another take a study that our slots do not serve, or have it wait."""

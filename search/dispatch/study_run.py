@@ -84,6 +84,8 @@ _OPEN = (TrialState.QUEUED, TrialState.RUNNING, TrialState.PAUSED)
 _TICK_SECONDS = 1.0
 _LOOK_AFTER_SECONDS = {SlotNews.CHANGED: 0.0, SlotNews.FREE: 0.2, SlotNews.FULL: 1.0}
 """How long a study of which nothing has changed is left alone."""
+_STILL_SECONDS = 30.0
+"""The same, of a paused study that has no attempt any more."""
 _CHECKPOINT_SECONDS = 2.0
 """At most this long apart are two states that a trial stores to resume from, on a few slots."""
 _CHECKPOINTS_PER_SECOND = 50
@@ -160,6 +162,8 @@ class StudyRun:
         self._remeasuring = Remeasuring(self._study)
         self._seen = study
         self._stands_still = study.state == StudyState.PAUSED
+        self._is_still = False
+        """Paused, and without an attempt: it has nothing to do until something is written."""
         self._put_aside: set[str] = set()
         self._suspects: set[int] = set()
         self._wishes: dict[int, _Wish] = {}
@@ -182,7 +186,8 @@ class StudyRun:
         Returns:
             Whether the study goes on.
         """
-        due = time.monotonic() - self._stepped >= _LOOK_AFTER_SECONDS[slots]
+        left_alone = _STILL_SECONDS if self._is_still else _LOOK_AFTER_SECONDS[slots]
+        due = time.monotonic() - self._stepped >= left_alone
         if not (due or look != self._looked or self._ask_tell.has_news()):
             return True
         self._stepped, self._looked = time.monotonic(), look
@@ -204,7 +209,7 @@ class StudyRun:
         if held:
             self._stand_still()
             return True
-        self._stands_still = False
+        self._go_on()
         if study.ending is None:
             study = self._check_budgets(study)
         if study.ending is not None:
@@ -296,13 +301,13 @@ class StudyRun:
     def _stand_still(self) -> None:
         """Have the attempts of a paused study store where they are and end; its time stands."""
         if not self._stands_still:
-            self._stands_still = True
             elapsed = self._since_tick()
+            self._stands_still = True
             with self._study.database.write() as session:
                 Studies(session).add_running_seconds(self._study.id, elapsed)
-        self._ticked = time.monotonic()
         with self._study.database.read() as session:
             attempts = Attempts(session).open(self._study.id)
+        self._is_still = not attempts
         for attempt in attempts:
             if attempt.state is AttemptState.ASSIGNED:
                 self.recall(attempt.id)
@@ -310,9 +315,15 @@ class StudyRun:
                 self._put_aside.add(attempt.id)
                 self._study.dispatcher.cancel(attempt.id, grace_seconds=_PUT_ASIDE_SECONDS)
 
+    def _go_on(self) -> None:
+        """Have the time run again that stood while the study was paused."""
+        if self._stands_still:
+            self._ticked = time.monotonic()
+        self._stands_still = self._is_still = False
+
     def _since_tick(self) -> float:
-        """Seconds that the study's row does not count yet."""
-        return time.monotonic() - self._ticked
+        """Seconds that the study's row does not count yet; none while it is paused."""
+        return 0.0 if self._stands_still else time.monotonic() - self._ticked
 
     def _check_budgets(self, study: StudyRecord) -> StudyRecord:
         """Count the running time, and end the asking when a budget of the study is used up."""

@@ -11,6 +11,7 @@ import pytest
 from storage.endings import StudyCause
 from storage.engine import Database
 from storage.errors import BadCursor, ClaimLost, Conflict, IdempotencyConflict, NotFound
+from storage.locking import lock_study
 from storage.records import Json, StudyLabels, StudyRecord, StudyState
 from storage.repositories.studies import Studies
 from tests.storage.records import START, add_study, after
@@ -223,6 +224,34 @@ def test_a_claim_holds_until_it_ends_is_renewed_by_its_owner_and_can_be_released
         assert not studies.claim(study_id, owner="a", now=after(21), until=after(31))
         studies.release(study_id, "b")
         assert studies.claim(study_id, owner="a", now=after(21), until=after(31))
+
+
+def test_claims_are_renewed_at_once_and_only_those_of_their_owner(database: Database) -> None:
+    with database.write() as session:
+        studies = Studies(session)
+        ours, theirs, free, other = (add_study(session).id for _ in range(4))
+        for study_id, owner in ((ours, "a"), (other, "a"), (theirs, "b")):
+            assert studies.claim(study_id, owner=owner, now=START, until=after(10))
+        renewed = studies.renew({ours, theirs, free, "none"}, owner="a", until=after(30))
+        assert renewed == {ours}
+        assert studies.renew((), owner="a", until=after(30)) == set()
+        claims = studies.claims(other_than="nobody")
+    assert claims == {ours: after(30), theirs: after(10), other: after(10)}
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_claim_whose_row_another_transaction_holds_is_left_for_the_next_time(
+    database: Database, database_url: str
+) -> None:
+    with database.write() as session:
+        ours, held = (add_study(session).id for _ in range(2))
+        for study_id in (ours, held):
+            assert Studies(session).claim(study_id, owner="a", now=START, until=after(10))
+    another = Database(database_url)
+    with database.write() as session, another.write() as beside:
+        lock_study(session, held)
+        assert Studies(beside).renew({ours, held}, owner="a", until=after(30)) == {ours}
+    another.dispose()
 
 
 def test_a_claim_that_was_seen_to_be_stale_is_taken_only_if_it_was_not_renewed(

@@ -288,6 +288,10 @@ def test_a_machine_outlives_an_api_that_is_killed(plain: Site) -> None:
 
 @pytest.mark.slow
 def test_a_machine_that_joins_late_serves_a_study_that_waits(plain: Site) -> None:
+    # Those of other tests were killed, and are taken to be here for a lease.
+    wait_until(
+        lambda: not plain.server.get("/v1/devices")["items"], what="a server without machines"
+    )
     study_id = plain.server.submit({**SPEC, "seed": 7, "resources": {"device": "cpu"}})
     reason = wait_until(lambda: plain.server.study(study_id)["state_reason"], what="a reason")
     assert reason == "waits for a slot: resources.device 'cpu'"
