@@ -21,7 +21,7 @@ _OPERATIONS_A_SECOND = 18e9
 _SECONDS_AN_UPDATE = 4e-3
 _SECONDS_AN_EPOCH = 0.2
 """Of one core, fitted to the 115 rows that CPUs have trained (deploy/reproduction): half of them
-took 0.7 to 1.4 times what is predicted, and all 0.3 to 2.5 times."""
+took 0.7 to 1.4 times what is predicted, and nine in ten 0.6 to 1.8 times."""
 
 
 class System(Spec):

@@ -105,7 +105,8 @@ def test_prices_are_near_what_the_trainings_that_are_checked_in_took_a_cpu() -> 
     ]
     assert len(ratios) > 100
     assert 2 / 3 < statistics.median(ratios) < 3 / 2
-    assert all(1 / 4 < ratio < 4 for ratio in ratios)
+    # Some were trained beside others on a busy machine.
+    assert sum(1 / 3 < ratio < 3 for ratio in ratios) > 0.9 * len(ratios)
 
 
 def test_a_cell_of_another_recipe_is_not_the_rows() -> None:
