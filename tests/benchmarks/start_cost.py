@@ -3,7 +3,8 @@
 A server without studies is started several times: the processor's seconds of all its processes
 until `/readyz` answers, and until they have gone quiet; then, in mebibytes, the memory of each
 process (PSS: what it shares counts in parts), and the processor's seconds per minute while nobody
-asks anything; at last a visit to Optuna's dashboard. With `--before FOLDER` each round also starts
+asks anything, with `--paused N` also with so many paused studies; at last a visit to Optuna's
+dashboard. With `--before FOLDER` each round also starts
 the server of another checkout, the two in turn, with the same interpreter and packages.
 """
 
@@ -35,6 +36,14 @@ _QUIET_SHARE = 0.1
 """Of one core: what all processes together take at most once they have gone quiet."""
 _ROLES = ("fork_server", "coordinator", "dashboard", "readiness", "api")
 _MEBIBYTE = 1 << 20
+_SETTLE_SECONDS = 30.0
+"""After the last study was paused, until what follows from it is done."""
+_STUDY = {
+    "task": {"kind": "digits"},
+    "architectures": ["rnn"],
+    "parametrizations": ["dense"],
+    "budget": {"trials": 2, "epochs": 2},
+}
 
 Figures = Mapping[str, float]
 
@@ -114,7 +123,23 @@ def _answering(data_dir: Path) -> httpx2.Client:
     raise TimeoutError(f"no server answers; its log is {data_dir.with_suffix('.log')}")
 
 
-def _measured(checkout: Path, folder: Path, *, workers: int, idle_seconds: float) -> Figures:
+def _idle_minute(tree: _Tree, idle_seconds: float) -> float:
+    """The processor's seconds of one."""
+    before, since = tree.processor_seconds(), time.perf_counter()
+    time.sleep(idle_seconds)
+    return 60 * (tree.processor_seconds() - before) / (time.perf_counter() - since)
+
+
+def _pause_studies(client: httpx2.Client, count: int) -> None:
+    for number in range(count):
+        study = client.post("/v1/studies", json={**_STUDY, "name": f"paused {number}"}).json()
+        client.post(f"/v1/studies/{study['id']}/pause").raise_for_status()
+    time.sleep(_SETTLE_SECONDS)
+
+
+def _measured(
+    checkout: Path, folder: Path, *, workers: int, idle_seconds: float, paused: int
+) -> Figures:
     """One start, from the first process to the last figure."""
     begun = time.perf_counter()
     with _serving(checkout, folder, workers) as tree:
@@ -128,10 +153,10 @@ def _measured(checkout: Path, folder: Path, *, workers: int, idle_seconds: float
         memory = tree.memory()
         found["PSS, all, MiB"] = sum(memory.values())
         found |= {f"PSS, {role}, MiB": memory[role] for role in sorted(memory)}
-        before, since = tree.processor_seconds(), time.perf_counter()
-        time.sleep(idle_seconds)
-        idle = (tree.processor_seconds() - before) / (time.perf_counter() - since)
-        found["processor per idle minute, s"] = 60 * idle
+        found["processor per idle minute, s"] = _idle_minute(tree, idle_seconds)
+        if paused:
+            _pause_studies(client, paused)
+            found[f"the same, {paused} paused studies, s"] = _idle_minute(tree, idle_seconds)
         since = time.perf_counter()
         assert client.get("/dashboard/").status_code == 200
         found["first visit to the dashboard, wall, s"] = time.perf_counter() - since
@@ -154,6 +179,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--idle-seconds", type=float, default=30.0)
+    parser.add_argument("--paused", type=int, default=0, metavar="N", help="studies")
     given = parser.parse_args()
     checkouts = {"before": given.before.resolve()} if given.before else {}
     checkouts["this checkout"] = _HERE
@@ -166,6 +192,7 @@ def main() -> None:
                     Path(folder, "data"),
                     workers=given.workers,
                     idle_seconds=given.idle_seconds,
+                    paused=given.paused,
                 )
             for what, value in measured.items():
                 found[what][name].append(value)
