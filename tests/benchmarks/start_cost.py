@@ -3,8 +3,8 @@
 A server without studies is started several times: the processor's seconds of all its processes
 until `/readyz` answers, and until they have gone quiet; then, in mebibytes, the memory of each
 process (PSS: what it shares counts in parts), and the processor's seconds per minute while nobody
-asks anything, with `--paused N` also with so many paused studies; at last a visit to Optuna's
-dashboard. With `--before FOLDER` each round also starts
+asks anything; then a visit to Optuna's dashboard, and with `--paused N` an idle minute of so many
+paused studies. With `--before FOLDER` each round also starts
 the server of another checkout, the two in turn, with the same interpreter and packages.
 """
 
@@ -154,14 +154,16 @@ def _measured(
         found["PSS, all, MiB"] = sum(memory.values())
         found |= {f"PSS, {role}, MiB": memory[role] for role in sorted(memory)}
         found["processor per idle minute, s"] = _idle_minute(tree, idle_seconds)
-        if paused:
-            _pause_studies(client, paused)
-            found[f"the same, {paused} paused studies, s"] = _idle_minute(tree, idle_seconds)
         since = time.perf_counter()
         assert client.get("/dashboard/").status_code == 200
         found["first visit to the dashboard, wall, s"] = time.perf_counter() - since
         tree.wait_until_quiet()
         found["PSS, all, after that visit, MiB"] = sum(tree.memory().values())
+        if paused:
+            _pause_studies(client, paused)
+            found[f"processor per idle minute, {paused} paused studies, s"] = _idle_minute(
+                tree, idle_seconds
+            )
     return found
 
 
