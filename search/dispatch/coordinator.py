@@ -156,6 +156,7 @@ class Coordinator:
         self._claims_watch = RenewalWatch(CLAIM_LEASES * lease_seconds)
         self._claimed_at: float | None = None
         self._renewed_at = 0.0
+        """When our claims were renewed, by the clock of `time.monotonic`."""
         self._choosing = Choosing(slot_wait_seconds, join_seconds=join_seconds)
         self._away = False
         self._threads = FairThreads(_THREADS, name="exchange", weight=self._weight)

@@ -84,7 +84,7 @@ _OPEN = (TrialState.QUEUED, TrialState.RUNNING, TrialState.PAUSED)
 _TICK_SECONDS = 1.0
 _LOOK_AFTER_SECONDS = {SlotNews.CHANGED: 0.0, SlotNews.FREE: 0.2, SlotNews.FULL: 1.0}
 """How long a study of which nothing has changed is left alone."""
-_STILL_SECONDS = 30.0
+_AT_REST_SECONDS = 30.0
 """The same, of a paused study that has no attempt any more."""
 _CHECKPOINT_SECONDS = 2.0
 """At most this long apart are two states that a trial stores to resume from, on a few slots."""
@@ -162,7 +162,7 @@ class StudyRun:
         self._remeasuring = Remeasuring(self._study)
         self._seen = study
         self._stands_still = study.state == StudyState.PAUSED
-        self._is_still = False
+        self._is_at_rest = False
         """Paused, and without an attempt: it has nothing to do until something is written."""
         self._put_aside: set[str] = set()
         self._suspects: set[int] = set()
@@ -186,7 +186,7 @@ class StudyRun:
         Returns:
             Whether the study goes on.
         """
-        left_alone = _STILL_SECONDS if self._is_still else _LOOK_AFTER_SECONDS[slots]
+        left_alone = _AT_REST_SECONDS if self._is_at_rest else _LOOK_AFTER_SECONDS[slots]
         due = time.monotonic() - self._stepped >= left_alone
         if not (due or look != self._looked or self._ask_tell.has_news()):
             return True
@@ -307,7 +307,7 @@ class StudyRun:
                 Studies(session).add_running_seconds(self._study.id, elapsed)
         with self._study.database.read() as session:
             attempts = Attempts(session).open(self._study.id)
-        self._is_still = not attempts
+        self._is_at_rest = not attempts
         for attempt in attempts:
             if attempt.state is AttemptState.ASSIGNED:
                 self.recall(attempt.id)
@@ -319,7 +319,7 @@ class StudyRun:
         """Have the time run again that stood while the study was paused."""
         if self._stands_still:
             self._ticked = time.monotonic()
-        self._stands_still = self._is_still = False
+        self._stands_still = self._is_at_rest = False
 
     def _since_tick(self) -> float:
         """Seconds that the study's row does not count yet; none while it is paused."""

@@ -4,7 +4,6 @@ A wheel brings them along in `service/help`; in a checkout they are those of `de
 keep their paths, so that the links between them hold, on a code host and here alike.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
@@ -14,6 +13,8 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markupsafe import Markup
+
+from service.rendering.anchors import anchor
 
 _PACKAGED: Final = Path(__file__).parents[1] / "help"
 _CHECKED_OUT: Final = Path(__file__).parents[2] / "deploy" / "docs"
@@ -55,11 +56,6 @@ def _rendered(file: Path) -> tuple[str, Markup]:
     text = file.read_text(encoding="utf-8")
     title = text.partition("\n")[0].lstrip("# ")
     return title, Markup(_markdown().render(text))
-
-
-def anchor(heading: str) -> str:
-    """The anchor of a heading, as code hosts make it."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
 
 
 def _markdown() -> MarkdownIt:

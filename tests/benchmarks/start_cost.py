@@ -4,8 +4,8 @@ A server without studies is started several times: the processor's seconds of al
 until `/readyz` answers, and until they have gone quiet; then, in mebibytes, the memory of each
 process (PSS: what it shares counts in parts), and the processor's seconds per minute while nobody
 asks anything; then a visit to Optuna's dashboard, and with `--paused N` an idle minute of so many
-paused studies. With `--before FOLDER` each round also starts
-the server of another checkout, the two in turn, with the same interpreter and packages.
+paused studies. With `--before FOLDER` each round also starts the server of another checkout, the
+two in turn, with the same interpreter and packages.
 """
 
 import argparse
@@ -124,7 +124,7 @@ def _answering(data_dir: Path) -> httpx2.Client:
 
 
 def _idle_minute(tree: _Tree, idle_seconds: float) -> float:
-    """The processor's seconds of one."""
+    """The processor's seconds per minute while nobody asks anything."""
     before, since = tree.processor_seconds(), time.perf_counter()
     time.sleep(idle_seconds)
     return 60 * (tree.processor_seconds() - before) / (time.perf_counter() - since)

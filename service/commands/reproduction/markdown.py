@@ -1,7 +1,6 @@
 """The document of all tables, in Markdown: what is printed, what was measured, and how."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from search.student import half_width
 from service.commands.reproduction.cells import Cell, read_cells
 from service.commands.reproduction.curves import curve_texts
 from service.commands.reproduction.results import HEADINGS, NUMERIC, Result, results_of
+from service.rendering.anchors import anchor
 
 SUMMARY = "summary"
 """What findings on all tables go by."""
@@ -103,7 +103,7 @@ def _summary(found: Iterable[tuple[TableDocument, Sequence[Result]]]) -> Iterato
         counts = _counts(results)
         totals += counts
         title = f"{table.title} (`{table.name}`)"
-        yield f"| [{table.title}](#{_anchor(title)}) {_numbers(counts, kinds)}"
+        yield f"| [{table.title}](#{anchor(title)}) {_numbers(counts, kinds)}"
     yield f"| all {_numbers(totals, kinds)}"
     yield ""
 
@@ -123,11 +123,6 @@ def _numbers(counts: Counter[str], kinds: Iterable[str]) -> str:
     columns = ("rows", *kinds, "trainings")
     hours = f"{counts['seconds'] / _SECONDS_AN_HOUR:.1f}"
     return f"| {' | '.join(f'{counts[name]:,}' for name in columns)} | {hours} |"
-
-
-def _anchor(heading: str) -> str:
-    """Where a heading is found on its page."""
-    return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
 
 
 def _each(texts: Iterable[str]) -> str:
@@ -183,7 +178,7 @@ def _left(table: TableDocument, results: Sequence[Result]) -> Iterator[str]:
     left = [result for result in results if result.verdict.kind == "not yet"]
     if not left:
         return
-    hours = sum(result.row.predicted_seconds for result in left) / 3600
+    hours = sum(result.row.predicted_seconds for result in left) / _SECONDS_AN_HOUR
     seeds = SETTLING_SEEDS if any(len(r.cells) >= FEWEST_SEEDS for r in left) else FEWEST_SEEDS
     rows = "1 row" if len(left) == 1 else f"{len(left)} rows"
     yield (

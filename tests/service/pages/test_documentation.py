@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from service.rendering.documentation import Documentation, anchor
+from service.rendering.anchors import anchor
+from service.rendering.documentation import Documentation
 from tests.service.pages.test_pages import Elements
 
 ROOT = Path(__file__).parents[3]
