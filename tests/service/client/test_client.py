@@ -24,8 +24,10 @@ from service.client import Client, Damaged, Refused, Unreachable
 from service.client.transport.backoff import again
 from storage.records import Json
 from storage.repositories.events import Events
+from tests.patience import LONG_SECONDS
 from tests.service.listening import listening
 from tests.service.relay import Relay
+from tests.service.running import wait_until
 from tests.service.site import SMALL_SPEC, Site
 from tests.storage.records import START
 
@@ -143,16 +145,17 @@ def test_a_watch_goes_on_when_the_server_comes_back(site: Site) -> None:
 
     def watch() -> None:
         with Client(f"http://127.0.0.1:{port}") as client:
-            heard.extend(event.number for event in client.watch(study.id, patience=60))
+            heard.extend(event.number for event in client.watch(study.id, patience=LONG_SECONDS))
 
     thread = threading.Thread(target=watch)
     thread.start()
-    for act in (site.run, site.finish):
+    # Each server stays until it was heard: one that is there for a fixed time may be missed.
+    for act, told in ((site.run, [1, 2]), (site.finish, [1, 2, 3])):
         with listening(site, port=port):
             act(study)
-            thread.join(1)
-    thread.join(300)
-    assert heard == [1, 2, 3]
+            wait_until(lambda told=told: heard == told, what=f"events {told}")
+    thread.join(LONG_SECONDS)
+    assert not thread.is_alive(), "the watch ends with the study"
 
 
 def test_a_watch_gives_up_when_its_patience_is_over(site: Site) -> None:
