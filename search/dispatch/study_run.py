@@ -82,6 +82,10 @@ from storage.repositories.trials import Trials
 
 _OPEN = (TrialState.QUEUED, TrialState.RUNNING, TrialState.PAUSED)
 _TICK_SECONDS = 1.0
+"""How often a study's budgets of time are looked at."""
+_COUNT_SECONDS, _COUNT_SHARE = 10.0, 0.1
+"""How much of its time a study's row may lack, at most and as a share of what it has counted: each
+count is a write, after which all that follow the study look at it."""
 _LOOK_AFTER_SECONDS = {SlotNews.CHANGED: 0.0, SlotNews.FREE: 0.2, SlotNews.FULL: 1.0}
 """How long a study of which nothing has changed is left alone."""
 _AT_REST_SECONDS = 30.0
@@ -144,8 +148,8 @@ class StudyRun:
             self._study.space.dimensions,
             storage=optuna_storage,
         )
-        self._ticked = time.monotonic()
-        self._stepped = float("-inf")
+        self._counted = time.monotonic()
+        self._ticked = self._stepped = float("-inf")
         self._looked: Look | None = None
         self._ask_tell = AskTellLoop(
             self._study,
@@ -154,7 +158,7 @@ class StudyRun:
             sampler_context,
             companions=companions,
             is_ready=self._is_ready,
-            uncounted_seconds=self._since_tick,
+            uncounted_seconds=self._uncounted_seconds,
         )
         self._duplicates = Duplicates(self._study)
         self._measuring = Measuring(self._study, self._ask_tell.figures)
@@ -301,7 +305,7 @@ class StudyRun:
     def _stand_still(self) -> None:
         """Have the attempts of a paused study store where they are and end; its time stands."""
         if not self._stands_still:
-            elapsed = self._since_tick()
+            elapsed = self._uncounted_seconds()
             self._stands_still = True
             with self._study.database.write() as session:
                 Studies(session).add_running_seconds(self._study.id, elapsed)
@@ -318,19 +322,25 @@ class StudyRun:
     def _go_on(self) -> None:
         """Have the time run again that stood while the study was paused."""
         if self._stands_still:
-            self._ticked = time.monotonic()
+            self._counted = time.monotonic()
         self._stands_still = self._is_at_rest = False
 
-    def _since_tick(self) -> float:
+    def _uncounted_seconds(self) -> float:
         """Seconds that the study's row does not count yet; none while it is paused."""
-        return 0.0 if self._stands_still else time.monotonic() - self._ticked
+        return 0.0 if self._stands_still else time.monotonic() - self._counted
 
     def _check_budgets(self, study: StudyRecord) -> StudyRecord:
         """Count the running time, and end the asking when a budget of the study is used up."""
-        elapsed = self._since_tick()
-        if elapsed < _TICK_SECONDS:
+        if time.monotonic() - self._ticked < _TICK_SECONDS:
             return study
-        self._ticked += elapsed
+        self._ticked = time.monotonic()
+        elapsed, budget = self._uncounted_seconds(), self._study.spec.budget
+        due = min(_COUNT_SECONDS, _COUNT_SHARE * study.running_seconds)
+        if budget.wall_seconds is not None:
+            due = min(due, budget.wall_seconds - study.running_seconds)
+        if elapsed < due and budget.device_hours is None:
+            return study
+        self._counted += elapsed
         with self._study.database.write() as session:
             studies = Studies(session)
             studies.add_running_seconds(self._study.id, elapsed)
@@ -685,7 +695,7 @@ class StudyRun:
         """Enter the study's last state, unless a user has just steered it elsewhere."""
         # Before the end is told: nobody comes back to a study that has ended.
         self._ask_tell.copy.write()
-        elapsed = self._since_tick()
+        elapsed = self._uncounted_seconds()
         with self._study.database.write() as session:
             study = Studies(session).get(self._study.id)
             steered = (study.state, study.spec, study.ending)

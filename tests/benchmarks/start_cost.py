@@ -3,9 +3,10 @@
 A server without studies is started several times: the processor's seconds of all its processes
 until `/readyz` answers, and until they have gone quiet; then, in mebibytes, the memory of each
 process (PSS: what it shares counts in parts), and the processor's seconds per minute while nobody
-asks anything; then a visit to Optuna's dashboard, and with `--paused N` an idle minute of so many
-paused studies. With `--before FOLDER` each round also starts the server of another checkout, the
-two in turn, with the same interpreter and packages.
+asks anything; then a visit to Optuna's dashboard, with `--paused N` an idle minute of so many
+paused studies, and with `--running N` what the API, the coordinator and the agent take in a minute
+in which so many long studies run on all slots. With `--before FOLDER` each round also starts the
+server of another checkout, the two in turn, with the same interpreter and packages.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -34,7 +35,9 @@ _PAUSE_SECONDS = 0.05
 _QUIET_SECONDS = 3.0
 _QUIET_SHARE = 0.1
 """Of one core: what all processes together take at most once they have gone quiet."""
-_ROLES = ("fork_server", "coordinator", "dashboard", "readiness", "api")
+_ROLES = ("fork_server", "coordinator", "dashboard", "readiness", "api", "agent")
+_ENGINE = ("api", "coordinator", "agent")
+"""What trains nothing itself, while studies run."""
 _MEBIBYTE = 1 << 20
 _SETTLE_SECONDS = 30.0
 """After the last study was paused, until what follows from it is done."""
@@ -43,6 +46,13 @@ _STUDY = {
     "architectures": ["rnn"],
     "parametrizations": ["dense"],
     "budget": {"trials": 2, "epochs": 2},
+}
+
+_LONG_STUDY = {
+    "task": {"kind": "copy_tail"},
+    "architectures": ["rnn"],
+    "parametrizations": ["dense"],
+    "budget": {"trials": 1, "epochs": 100_000},
 }
 
 Figures = Mapping[str, float]
@@ -56,20 +66,20 @@ class _Tree:
 
     def processor_seconds(self) -> float:
         """Of all that run and all that they have seen end."""
-        seconds = 0.0
-        for process in self._processes():
-            with suppress(psutil.NoSuchProcess):
-                seconds += sum(process.cpu_times()[:4])
-        return seconds
+        return sum(self.by_role(lambda process: sum(process.cpu_times()[:4])).values())
 
     def memory(self) -> dict[str, float]:
         """PSS by role, in MiB."""
+        return self.by_role(lambda process: _pss(process.pid) / _MEBIBYTE)
+
+    def by_role(self, measure: Callable[[psutil.Process], float]) -> dict[str, float]:
+        """Sums over the processes of each role."""
         found: dict[str, float] = defaultdict(float)
         for process in self._processes():
             with suppress(psutil.NoSuchProcess, OSError):
                 words = " ".join(process.cmdline()[:5])
                 role = next((role for role in _ROLES if role in words), "supervisor")
-                found[role] += _pss(process.pid) / _MEBIBYTE
+                found[role] += measure(process)
         return found
 
     def wait_until_quiet(self) -> None:
@@ -137,8 +147,27 @@ def _pause_studies(client: httpx2.Client, count: int) -> None:
     time.sleep(_SETTLE_SECONDS)
 
 
+def _running_minute(
+    tree: _Tree, client: httpx2.Client, count: int, idle_seconds: float
+) -> Iterator[tuple[str, float]]:
+    """The processor's seconds per minute of each part of the engine while long studies run."""
+    for number in range(count):
+        answer = client.post("/v1/studies", json={**_LONG_STUDY, "name": f"running {number}"})
+        answer.raise_for_status()
+    time.sleep(_SETTLE_SECONDS)
+
+    def seconds() -> dict[str, float]:
+        return tree.by_role(lambda process: sum(process.cpu_times()[:2]))
+
+    before, since = seconds(), time.perf_counter()
+    time.sleep(idle_seconds)
+    after, minutes = seconds(), (time.perf_counter() - since) / 60
+    for role in _ENGINE:
+        yield f"{role}, {count} running studies, s", (after[role] - before[role]) / minutes
+
+
 def _measured(
-    checkout: Path, folder: Path, *, workers: int, idle_seconds: float, paused: int
+    checkout: Path, folder: Path, *, workers: int, idle_seconds: float, paused: int, running: int
 ) -> Figures:
     """One start, from the first process to the last figure."""
     begun = time.perf_counter()
@@ -164,6 +193,8 @@ def _measured(
             found[f"processor per idle minute, {paused} paused studies, s"] = _idle_minute(
                 tree, idle_seconds
             )
+        if running:
+            found |= dict(_running_minute(tree, client, running, idle_seconds))
     return found
 
 
@@ -182,6 +213,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--idle-seconds", type=float, default=30.0)
     parser.add_argument("--paused", type=int, default=0, metavar="N", help="studies")
+    parser.add_argument("--running", type=int, default=0, metavar="N", help="studies")
     given = parser.parse_args()
     checkouts = {"before": given.before.resolve()} if given.before else {}
     checkouts["this checkout"] = _HERE
@@ -195,6 +227,7 @@ def main() -> None:
                     workers=given.workers,
                     idle_seconds=given.idle_seconds,
                     paused=given.paused,
+                    running=given.running,
                 )
             for what, value in measured.items():
                 found[what][name].append(value)

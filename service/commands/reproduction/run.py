@@ -18,7 +18,10 @@ from service.commands.reproduction.cells import Cell, digest_of, document_for
 from service.commands.reproduction.curves import curve_of
 from storage.records import TrialState
 
-_POLL_SECONDS = 1.0
+_POLL_SECONDS = (1.0, 15.0)
+"""Between two questions about the studies that are open: at least, and at most."""
+_POLL_SHARE = 1 / 30
+"""The same, as a share of the time since the last one began or ended: an end is seen so late."""
 _SECONDS_AN_HOUR = 3600
 _FAILED = (TrialState.FAILED, TrialState.INFEASIBLE)
 
@@ -90,7 +93,9 @@ class Reproduction:
         """
         known = {study.name: study for study in self.client.studies()} if todo else {}
         waiting, opened = list(todo), dict[str, _Open]()
+        changed = time.monotonic()
         while waiting or opened:
+            before = set(opened)
             width = 1 + self._slots()
             while waiting and len(opened) < width and not self._is_over(opened.values()):
                 plan = waiting.pop(0)
@@ -106,8 +111,10 @@ class Reproduction:
             if self._is_over(opened.values()):
                 self._pause(opened.values())
                 return
+            if set(opened) != before:
+                changed = time.monotonic()
             if opened:
-                time.sleep(_POLL_SECONDS)
+                time.sleep(_pause_after(time.monotonic() - changed))
 
     def _slots(self) -> int:
         """How many there are now: machines join a server that is young."""
@@ -225,6 +232,11 @@ class _Open:
     @property
     def used(self) -> float:
         return _seconds(self.study) - self.before
+
+
+def _pause_after(seconds: float) -> float:
+    shortest, longest = _POLL_SECONDS
+    return min(longest, max(shortest, _POLL_SHARE * seconds))
 
 
 def _seconds(study: StudyDocument) -> float:

@@ -131,6 +131,14 @@ def test_the_first_ones_are_looked_at_and_pause(table: Table) -> None:
     assert all(choice.limits == ((1, -NO_LIMIT),) for choice in ranking.choices)
 
 
+def test_so_many_are_looked_at_at_once_that_one_can_reach_its_end(table: Table) -> None:
+    search = Search(table)
+    for structure in (10, 20, 30):
+        search.add(structure, 0, State.WAITING)
+    for left, count in ((EPOCHS - 1, 0), (EPOCHS, 1), (EPOCHS + 1, 2), (2 * EPOCHS, 3)):
+        assert len(search.ranking(slots=3, epochs_left=left).choices) == count
+
+
 def test_only_what_comes_to_its_end_within_the_budget_is_a_choice(search: Search) -> None:
     # Trial 4 has trained 4 epochs, trial 5 two, trial 3 one.
     ranking = search.ranking(epochs_left=EPOCHS - 2)
@@ -232,3 +240,15 @@ def test_a_whole_search_keeps_to_its_budget_and_can_be_repeated(table: Table, wo
     assert len(set(decisions)) == len(decisions)
     begun = [trial.configuration for trial in made.trials if trial.accuracy]
     assert len(set(begun)) == len(begun)
+
+
+@pytest.mark.parametrize(("trials", "workers"), [(1, 1), (1, 4), (2, EPOCHS + 3), (3, 8)])
+def test_a_budget_is_spent_however_small_it_is_for_the_slots(
+    table: Table, trials: int, workers: int
+) -> None:
+    made = PausingReplay(table, StudySampler(table, FreezeThaw(), seed=5), seed=5)
+    found = made.run(workers, trials * EPOCHS, None, 0)
+    assert found.complete >= 1
+    left = trials * EPOCHS - sum(len(trial.accuracy) for trial in made.trials)
+    paused = [trial for trial in made.trials if trial.state is State.PAUSED]
+    assert all(EPOCHS - len(trial.accuracy) > left for trial in paused)

@@ -194,6 +194,15 @@ def test_optuna_is_told_each_end_once(server: Server, study: dict[str, Any]) -> 
     assert [t.state for t in copy.trials] == [states[t["outcome"]] for t in trials]
 
 
+def test_a_study_of_one_trial_trains_it_to_its_end(server: Server) -> None:
+    study = server.wait(server.submit({**SPEC, "budget": {"trials": 1, "epochs": EPOCHS}}))
+    assert study["state"] == "finished"
+    trials = server.trials(study["id"])
+    assert study["progress"]["epochs_trained"] == EPOCHS, trials
+    trained = [trial for trial in trials if trial["outcome"] == "complete"]
+    assert [trial["epochs_trained"] for trial in trained] == [EPOCHS]
+
+
 def test_a_stopping_rule_beside_it_is_refused(server: Server) -> None:
     answer = server.http.post(
         "/v1/studies", json={**SPEC, "early_stopping": {"kind": "pareto_gain"}}
