@@ -3,6 +3,9 @@
 The dashboard's process imports this module, and starts without torch: so nothing here imports it.
 """
 
+import threading
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 from optuna.storages import RDBStorage
@@ -27,6 +30,18 @@ def open_storage(url: str) -> RDBStorage:
     except DBAPIError as error:
         reason = str(error.orig).strip().partition("\n")[0]
         raise DatabaseUnavailable(f"Optuna's tables cannot be opened: {reason}") from error
+
+
+def shared_storage(url: str) -> Callable[[], RDBStorage]:
+    """Optuna's tables as `open_storage` opens them, once for all threads that ask."""
+    lock, opened = threading.Lock(), cache(partial(open_storage, url))
+
+    def storage() -> RDBStorage:
+        # Of two threads that make new tables, one fails.
+        with lock:
+            return opened()
+
+    return storage
 
 
 def _storage(url: str) -> RDBStorage:

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from optuna.exceptions import StorageInternalError
@@ -38,7 +38,7 @@ from search.dispatch.tenant_shares import TenantShares
 from search.errors import ExecutorError
 from search.logs import LogFormat, bound
 from search.measuring.measurement_lock import lock_folder
-from search.optuna_tables import open_storage
+from search.optuna_tables import shared_storage
 from search.running import (
     GRACE_SECONDS,
     AskTimes,
@@ -121,7 +121,7 @@ class Coordinator:
         self.database = database
         self.asks = AskTimes()
         self._executor = executor
-        self._copies = None if optuna_url is None else cache(partial(open_storage, optuna_url))
+        self._copies = None if optuna_url is None else shared_storage(optuna_url)
         self._owner = owner
         self._folders = folders
         self._lease_seconds = lease_seconds
