@@ -142,7 +142,9 @@ class Measuring:
             [trial for trial in waiting if not (trial.measurement_id or trial.predicted)]
         )
         overtakes = any(trial.origin == TrialOrigin.USER for trial in unmeasured)
-        if unmeasured and (overtakes or len(waiting) - len(unmeasured) < len(self._study.slots)):
+        # What repeats another trial waits for that one, measured or not.
+        ready = _new(waiting) - _new(unmeasured)
+        if unmeasured and (overtakes or ready < len(self._study.slots)):
             self._measure(unmeasured)
             return
         likely = [trial for trial in self._measurable() if trial.number in self._likely]
@@ -314,6 +316,10 @@ def measure_models_job(
         threads=wanted.threads,
         device=device,
     )
+
+
+def _new(trials: Sequence[TrialRecord]) -> int:
+    return sum(trial.repeats is None for trial in trials)
 
 
 def _tried(session: Session, trial: TrialRecord) -> list[AttemptRecord]:

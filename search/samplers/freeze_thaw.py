@@ -225,22 +225,20 @@ class _Search:
         left = question.epochs_left
         fitting = [o for o in options if left is None or self._rest(self._trials[o]) <= left]
         over = not first and left is not None and left < self._study.epochs and not fitting
-        may_begin = left is None or left >= self._study.epochs
+        open_trials = [self._trials[place] for place in open_places]
+        repeats = [trial.number for trial in open_trials if self._is_of_no_use(trial)]
+        new = [o for o in fitting if self._trials[o].state == TrialState.QUEUED]
         dispatched = sum(trial.dispatched for trial in self._own)
-        is_starting = may_begin and dispatched < self._startup_trials()
+        is_starting = bool(new) and dispatched < self._startup_trials()
         if is_starting or np.isnan(begun.errors).all():
             # Nothing tells of them yet: each is looked at for as short as can be.
-            queued = [o for o in fitting if self._trials[o].state == TrialState.QUEUED]
-            looked_at = queued if may_begin else fitting
-            ready = [o for o in looked_at if self._trials[o].number in question.ready]
+            ready = [o for o in new or fitting if self._trials[o].number in question.ready]
             looks = [self._look(self._trials[o]) for o in ready]
             if left is not None:
                 # All may begin at once; after them there are to be epochs for one to reach its end.
                 beyond = left - min((self._rest(self._trials[o]) for o in ready), default=0)
                 looks = looks[: 1 + beyond // self._rungs[0]]
-            return Ranking(choices=[*first, *looks], together=True, over=over)
-        open_trials = [self._trials[place] for place in open_places]
-        repeats = [trial.number for trial in open_trials if self._is_of_no_use(trial)]
+            return Ranking(choices=[*first, *looks], superseded=repeats, together=True, over=over)
         if not fitting:
             let_go = self._let_go(options, {})
             return Ranking(choices=first, over=over, let_go=let_go, superseded=repeats)

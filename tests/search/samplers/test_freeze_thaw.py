@@ -252,3 +252,16 @@ def test_a_budget_is_spent_however_small_it_is_for_the_slots(
     left = trials * EPOCHS - sum(len(trial.accuracy) for trial in made.trials)
     paused = [trial for trial in made.trials if trial.state is State.PAUSED]
     assert all(EPOCHS - len(trial.accuracy) > left for trial in paused)
+
+
+def test_the_start_is_over_where_all_that_waits_repeats_what_was_begun(table: Table) -> None:
+    search = Search(table)
+    search.add(0, 1, State.PAUSED)
+    search.add(0, 0, State.WAITING, repeats=0)
+    ranking = search.ranking()
+    assert ranking.superseded == [1]
+    assert [choice.trial for choice in ranking.choices] == [0]
+    search.add(10, 0, State.WAITING)
+    ranking = search.ranking()
+    assert ranking.superseded == [1]
+    assert [choice.trial for choice in ranking.choices] == [2]
