@@ -228,9 +228,10 @@ class _Search:
         open_trials = [self._trials[place] for place in open_places]
         repeats = [trial.number for trial in open_trials if self._is_of_no_use(trial)]
         new = [o for o in fitting if self._trials[o].state == TrialState.QUEUED]
+        nothing_known = bool(np.isnan(begun.errors).all())
         dispatched = sum(trial.dispatched for trial in self._own)
-        is_starting = bool(new) and dispatched < self._startup_trials()
-        if is_starting or np.isnan(begun.errors).all():
+        is_starting = nothing_known or dispatched < self._startup_trials()
+        if (is_starting and new) or (nothing_known and fitting):
             # Nothing tells of them yet: each is looked at for as short as can be.
             ready = [o for o in new or fitting if self._trials[o].number in question.ready]
             looks = [self._look(self._trials[o]) for o in ready]
@@ -238,9 +239,12 @@ class _Search:
                 # All may begin at once; after them there are to be epochs for one to reach its end.
                 beyond = left - min((self._rest(self._trials[o]) for o in ready), default=0)
                 looks = looks[: 1 + beyond // self._rungs[0]]
-            return Ranking(choices=[*first, *looks], superseded=repeats, together=True, over=over)
+            return Ranking(choices=[*first, *looks], together=True, over=over)
         if not fitting:
             let_go = self._let_go(options, {})
+            if is_starting and Standing.RUNNING in begun.standing:
+                # In the place of each that goes another would be asked for, over and over.
+                repeats = []
             return Ranking(choices=first, over=over, let_go=let_go, superseded=repeats)
         search_options = self._search_options(begun, begun.costs)
         index = dict(zip(fitting, search_options.of_begun()[fitting].tolist(), strict=True))

@@ -256,12 +256,16 @@ def test_a_budget_is_spent_however_small_it_is_for_the_slots(
 
 def test_the_start_is_over_where_all_that_waits_repeats_what_was_begun(table: Table) -> None:
     search = Search(table)
-    search.add(0, 1, State.PAUSED)
+    first = search.add(0, 1, State.RUNNING)
     search.add(0, 0, State.WAITING, repeats=0)
+    waiting = search.ranking(slots=2)
+    assert (waiting.choices, waiting.superseded, waiting.over) == ([], [], False)
+    first.state = State.PAUSED
     ranking = search.ranking()
     assert ranking.superseded == [1]
     assert [choice.trial for choice in ranking.choices] == [0]
+    first.state = State.DIVERGED
+    assert search.ranking().superseded == [1]
     search.add(10, 0, State.WAITING)
     ranking = search.ranking()
-    assert ranking.superseded == [1]
     assert [choice.trial for choice in ranking.choices] == [2]
