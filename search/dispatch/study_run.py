@@ -419,6 +419,8 @@ class StudyRun:
             wish = None if trial is None else self._wish_of(trial)
             if trial is None or wish is None or wish.together != first.together:
                 continue
+            if not decisions.spares(other, trial):
+                continue
             place = self._study.stack_place(wish.together, wish.need)
             if place is None:
                 return

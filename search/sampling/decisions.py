@@ -57,6 +57,10 @@ class Decisions:
         """Choices of the ranking that have begun."""
         self._left: Sequence[Choice] = ()
         """What the ranking had beside the choice that was taken last."""
+        self._epochs_at_ranking: int | None = None
+        """That the budgets left when the ranking was made; null: any number."""
+        self._spare_epochs: int | None = None
+        """Those of them that the choice that was taken last does not take to its end."""
         self._beginning: set[int] = set()
         """The choices that were taken last, of which rows may say nothing yet."""
         self._is_taking = False
@@ -126,6 +130,7 @@ class Decisions:
         self._end_what_is_not_wanted(ranking)
         self._study.search_is_over = ranking.over
         self._ranking, self._taken = ranking, set()
+        self._epochs_at_ranking = question.epochs_left
         # Of what has just ended the ranking knows.
         self._key = self._now() if ranking.superseded or ranking.let_go else key
 
@@ -154,6 +159,11 @@ class Decisions:
         """What the ranking of the last choice has beside it, the best first."""
         return [one for one in self._left if one.trial not in self._beginning]
 
+    def spares(self, choice: Choice, trial: TrialRecord) -> bool:
+        """Whether the last choice can reach its end although this one goes along with it."""
+        spare = self._spare_epochs
+        return spare is None or choice.until - _reached(trial) <= spare
+
     @contextmanager
     def accompanying(
         self, choice: Choice, trial: TrialRecord
@@ -167,6 +177,8 @@ class Decisions:
         self._is_taking = True
         try:
             self._taken.add(choice.trial)
+            if self._spare_epochs is not None:
+                self._spare_epochs -= choice.until - _reached(trial)
             stretch = self._stretch(replace(choice, limits=limits), trial, self._wanted(trial))
             yield partial(_begin, trial=trial, stretches={trial.number: stretch})
         finally:
@@ -195,7 +207,7 @@ class Decisions:
             "judged": decision,
             "suggestions": suggestions,
             "number": 1 + _INTEGER.validate_python(before.get("number", 0)),
-            "from": trial.epochs_trained if trial.state == TrialState.PAUSED else 0,
+            "from": _reached(trial),
             "until": choice.until,
             "index": choice.index,
             "price": choice.price,
@@ -210,6 +222,9 @@ class Decisions:
         self._taken.add(choice.trial)
         limits = self._ranking.limits
         self._left = [one for one in self._ranking.choices if one.trial not in self._taken]
+        left = self._epochs_at_ranking
+        rest = self._study.spec.budget.epochs - _reached(trial)
+        self._spare_epochs = None if left is None else left - rest
         self._beginning &= self._study.dispatcher.attended(self._study.id)
         suggestions = None if self._ranking.together else self._wanted(trial)
         stretch = self._stretch(choice, trial, suggestions)
@@ -301,6 +316,11 @@ class Decisions:
 def _suggested(counts: TrialCounts) -> int:
     """How many trials were ever asked for; what was refused is replaced."""
     return counts.total - counts.refused
+
+
+def _reached(trial: TrialRecord) -> int:
+    """The epoch from which a trial that waits goes on."""
+    return trial.epochs_trained if trial.state == TrialState.PAUSED else 0
 
 
 def _decision_of(stretch: Mapping[str, Any]) -> int:

@@ -106,7 +106,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
     running.close()
 
 
-SPEC = {
+SPEC: dict[str, Any] = {
     "task": {"kind": "digits"},
     "architectures": ["rnn"],
     "parametrizations": ["dense", "low_rank", "packed_rotations"],
@@ -201,6 +201,19 @@ def test_a_study_of_one_trial_trains_it_to_its_end(server: Server) -> None:
     assert study["progress"]["epochs_trained"] == EPOCHS, trials
     trained = [trial for trial in trials if trial["outcome"] == "complete"]
     assert [trial["epochs_trained"] for trial in trained] == [EPOCHS]
+
+
+def test_what_trains_beside_others_leaves_one_the_epochs_to_its_end(server: Server) -> None:
+    of_one_shape = {
+        "parametrizations": ["dense"],
+        "space": {**SPEC["space"], "hidden_size": 16, "training.batch_size": 64},
+        "objectives": ["quality"],
+    }
+    wide = {"budget": {"trials": 2, "epochs": EPOCHS}, "resources": {"stack": 4}}
+    study = server.wait(server.submit({**SPEC, **of_one_shape, **wide}))
+    trials = server.trials(study["id"])
+    assert [t["epochs_trained"] for t in trials if t["outcome"] == "complete"] == [EPOCHS]
+    assert study["progress"]["epochs_trained"] <= 2 * EPOCHS
 
 
 def test_a_stopping_rule_beside_it_is_refused(server: Server) -> None:
