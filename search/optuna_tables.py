@@ -17,6 +17,10 @@ from storage.errors import DatabaseUnavailable
 from storage.records import StudyRecord
 
 
+class BeingOpened(Exception):
+    """Another thread is opening Optuna's tables, which takes a moment."""
+
+
 def open_storage(url: str) -> RDBStorage:
     """Optuna's own tables at a URL.
 
@@ -33,13 +37,20 @@ def open_storage(url: str) -> RDBStorage:
 
 
 def shared_storage(url: str) -> Callable[[], RDBStorage]:
-    """Optuna's tables as `open_storage` opens them, once for all threads that ask."""
+    """Optuna's tables as `open_storage` opens them, once for all threads that ask.
+
+    What is returned raises `BeingOpened` while another thread opens them: of two that make new
+    tables, one would fail.
+    """
     lock, opened = threading.Lock(), cache(partial(open_storage, url))
 
     def storage() -> RDBStorage:
-        # Of two threads that make new tables, one fails.
-        with lock:
+        if not lock.acquire(blocking=False):
+            raise BeingOpened
+        try:
             return opened()
+        finally:
+            lock.release()
 
     return storage
 

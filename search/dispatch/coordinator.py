@@ -292,9 +292,10 @@ class Coordinator:
         """One whose attempt is about to end and has none that follows: Note [Booked ahead]."""
         if not self._ahead.ends_soon(study_id):
             return None
-        closed = self._seclusion.closed()
+        # Nothing follows what may be refused yet: it would have the slot in its place.
+        without, closed = self._refused | self._starts.slots, self._seclusion.closed()
         for slot in self.slots(device, share=share):
-            if slot.name in self._refused or slot.machine in closed:
+            if slot.name in without or slot.machine in closed:
                 continue
             place = self._occupancy.place_ahead(
                 slot, followed=self._ahead.places, together=together, need=need

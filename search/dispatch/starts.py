@@ -85,6 +85,11 @@ class Starts:
         """Have it written with the others."""
         self._waiting.append(start)
 
+    @property
+    def slots(self) -> Set[str]:
+        """The names of the slots that are to begin with what waits to be written."""
+        return {start.slot.name for start in self._waiting if not start.ahead}
+
     def drop(self) -> Set[str]:
         """Forget what waits; returns its attempts' ids."""
         dropped, self._waiting = self._waiting, []
@@ -111,14 +116,21 @@ class Starts:
         self, session: Session, study_id: str, starts: Sequence[Start], outcome: Outcome
     ) -> None:
         made: list[tuple[Start, AttemptRecord, AttemptTicket]] = []
+        refused: set[str] = set()
+        """Slots whose first attempt got none: what was to join it begins nothing by itself."""
         try:
             with session.begin_nested():
                 Studies(session).prove_claim(study_id, self._owner)
                 for start in starts:
+                    if start.slot.name in refused:
+                        continue
+                    written = None
                     with _noting_quotas(outcome, start):
                         written = self._one(session, start)
-                        if written is not None:
-                            made.append((start, *written))
+                    if written is not None:
+                        made.append((start, *written))
+                    elif start.counts:
+                        refused.add(start.slot.name)
         except ClaimLost as lost:
             outcome.lost_claims[study_id] = lost
             made.clear()

@@ -24,7 +24,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from search.fronts import objective_infos
-from search.optuna_tables import study_name
+from search.optuna_tables import BeingOpened, study_name
 from search.samplers import CONSTRAINTS, STATES, distribution_of
 from search.sampling.optuna_rows import OptunaRows
 from search.sampling.optuna_study import objectives_of
@@ -38,6 +38,8 @@ from storage.repositories.trials import Trials
 
 PAUSE_SECONDS = 5.0
 """No more often than this: each time takes a moment, and people look less often."""
+_MOMENT_SECONDS = 0.05
+"""Between two looks whether another thread has opened Optuna's tables."""
 
 _log = logging.getLogger(__name__)
 
@@ -83,20 +85,28 @@ class OptunaCopy:
     def go_on(self) -> None:
         """Write what has changed, unless something was written a moment ago."""
         if self._written_at is None or time.monotonic() - self._written_at >= PAUSE_SECONDS:
-            self.write()
+            self._write()
 
     def write(self) -> None:
         """Write what has changed; what cannot be written now is written later."""
+        while not self._write():
+            time.sleep(_MOMENT_SECONDS)
+
+    def _write(self) -> bool:
+        """The same; whether nobody was just opening the tables, for which nothing waits here."""
         if self._storage is None:
-            return
-        self._written_at = time.monotonic()
+            return True
         try:
             if self._copied is None:
                 self._copied = self._opened(self._storage())
             else:
                 self._take_what_changed(self._copied)
+        except BeingOpened:
+            return False
         except _TROUBLE as error:
             self._late(error)
+        self._written_at = time.monotonic()
+        return True
 
     def _late(self, error: Exception) -> None:
         # It may have been written by halves, and is compared with our rows at the next look.

@@ -103,7 +103,10 @@ class TrainJob(Spec):
         "null: the trial's own seed initialises the model",
     )
     checkpoint_seconds: float = Field(
-        default=2.0, ge=0, description="at most this long between two resume files"
+        default=2.0,
+        ge=0,
+        description="between two resume files, and longer where they take more than a twentieth of "
+        "the time; 0: one after each step",
     )
 
     waits_at: tuple[int, ...] | None = Field(

@@ -105,7 +105,8 @@ def _pss(pid: int) -> int:
 
 
 @contextmanager
-def _serving(checkout: Path, data_dir: Path, workers: int) -> Iterator[_Tree]:
+def serving(checkout: Path, data_dir: Path, workers: int) -> Iterator[_Tree]:
+    """The server of a checkout, with the packages that are installed here."""
     command = [sys.executable, "-P", "-m", "service.cli", "serve", "--port", "0"]
     command += ["--data-dir", str(data_dir), "--workers", str(workers)]
     environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
@@ -120,7 +121,8 @@ def _serving(checkout: Path, data_dir: Path, workers: int) -> Iterator[_Tree]:
         process.wait()
 
 
-def _answering(data_dir: Path) -> httpx2.Client:
+def answering(data_dir: Path) -> httpx2.Client:
+    """A client for it, once it answers."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < deadline:
         described = ServerFile.read(data_dir)
@@ -171,8 +173,8 @@ def _measured(
 ) -> Figures:
     """One start, from the first process to the last figure."""
     begun = time.perf_counter()
-    with _serving(checkout, folder, workers) as tree:
-        client = _answering(folder)
+    with serving(checkout, folder, workers) as tree:
+        client = answering(folder)
         found = {
             "processor until ready, s": tree.processor_seconds(),
             "wall until ready, s": time.perf_counter() - begun,

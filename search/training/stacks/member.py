@@ -28,6 +28,10 @@ _OUTCOMES: Final[Mapping[str, Literal["stopped", "paused"]]] = {
     "pause": "paused",
 }
 """What becomes of training that ends before its last epoch, by the verdict."""
+_SAVING_SHARE: Final = 1 / 20
+"""Of a trial's time, that storing its state may take."""
+_LONGEST_PAUSE_SECONDS: Final = 300.0
+"""Until the next time, however long storing took: the store may have been away for a while."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,8 @@ class Member:
         )
         self.order_at_epoch_start = self.order.get_state()
         self._epoch = EpochBatches((), frozenset({0}), 0)
-        self.saved_at = time.monotonic()
+        self._saved_at = time.monotonic()
+        self._saving_seconds = 0.0
         self.verdict = Verdict(lease_seconds=0)
 
     def take_start(self) -> Numbers:
@@ -354,9 +359,21 @@ class Member:
         """What it has at the beginning of the next epoch, with parameters of the best one."""
         return replace(numbers, model=self.best, optimizer=self.best_optimizer)
 
+    @property
+    def is_save_due(self) -> bool:
+        """Whether the state was stored long enough ago.
+
+        Long is what the job says, or what storing took the last time, by its share: the state of a
+        large network takes seconds to store.
+        """
+        pause = self.job.checkpoint_seconds
+        if pause:
+            pause = max(pause, min(_LONGEST_PAUSE_SECONDS, self._saving_seconds / _SAVING_SHARE))
+        return time.monotonic() - self._saved_at >= pause
+
     def save(self, numbers: Numbers) -> None:
         """Have the state stored from which training goes on."""
-        self.saved_at = time.monotonic()
+        begun = time.monotonic()
         state = ResumeState(
             self.progress.position(),
             model=numbers.model,
@@ -367,6 +384,8 @@ class Member:
             carried={str(part): tensor for part, tensor in enumerate(numbers.carried)},
         )
         self.entry.hooks.save(to_bytes(state, job=self.job))
+        self._saved_at = time.monotonic()
+        self._saving_seconds = self._saved_at - begun
 
     def use_best(self) -> None:
         """Give the module the best epoch's numbers.

@@ -308,11 +308,10 @@ class _Stack:
             self._hooks.ended(member.entry, error)
 
     def _save_if_due(self, members: Sequence[Member]) -> None:
-        now = time.monotonic()
         self._guard(
             (member, lambda member=member: self._save(member))
             for member in members
-            if now - member.saved_at >= member.job.checkpoint_seconds
+            if member.is_save_due
         )
 
     def _let_go(self) -> None:

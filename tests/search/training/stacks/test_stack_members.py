@@ -1,6 +1,7 @@
 """Who joins a stack, who leaves it, and that the others do not notice."""
 
 import itertools
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -221,3 +222,17 @@ def test_the_width_that_was_fastest_is_used(splits: Splits[Split]) -> None:
     entries = told(*(make_job(seed=seed, epochs=9) for seed in range(4)))
     together(entries, splits, width="auto")
     assert_as_alone(entries[:1], splits)
+
+
+def test_a_state_that_takes_long_to_store_is_stored_less_often(splits: Splits[Split]) -> None:
+    class Slow(Told):
+        def save(self, resume: bytes) -> None:
+            super().save(resume)
+            time.sleep(0.1)
+
+    entry = Entry(make_job(epochs=4, checkpoint_seconds=1e-3), Slow())
+    begun = time.monotonic()
+    together([entry], splits)
+    # A twentieth of the time; the first one is not known to be slow, the last is not followed.
+    most = 2 + (time.monotonic() - begun) / (20 * 0.1)
+    assert 1 <= len(told_of(entry).saved) <= most
