@@ -171,7 +171,12 @@ def test_all_say_their_epoch_before_one_waits_for_its_verdict(slots: Slots) -> N
 def test_those_of_a_killed_process_come_to_the_numbers_of_an_unbroken_run(
     slots: Slots, alone: Slots
 ) -> None:
-    jobs = {name: job(seed=seed, epochs=30) for seed, name in enumerate(("one", "two"))}
+    # Stored after each step, so that what is stored is as far as what was reported.
+    often = {"checkpoint_seconds": 0.0}
+    jobs = {
+        name: job(seed=seed, epochs=12).model_copy(update=often)
+        for seed, name in enumerate(("one", "two"))
+    }
     before = [slots.start(name, one, at=int(name == "two")) for name, one in jobs.items()]
     wait_while_it_moves(
         lambda: all("resume" in one.artifacts and len(one.epochs) > 1 for one in before),
