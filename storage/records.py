@@ -274,6 +274,11 @@ class TrialRecord(TrialOutcome):
     """Role of a file made of the checkpoint -> what came of making it, see `search.exports`."""
 
     @property
+    def resumes_from(self) -> int:
+        """The epoch from which it trains when it is given a slot; 0: from its beginning."""
+        return self.epochs_trained if self.state == TrialState.PAUSED else 0
+
+    @property
     def throughput_kind(self) -> ThroughputKind:
         """Whether its speed was measured, or is predicted alone."""
         if self.measurement_id is not None:

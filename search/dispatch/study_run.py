@@ -91,7 +91,8 @@ _LOOK_AFTER_SECONDS = {SlotNews.CHANGED: 0.0, SlotNews.FREE: 0.2, SlotNews.FULL:
 _AT_REST_SECONDS = 30.0
 """The same, of a paused study that has no attempt any more."""
 _CHECKPOINT_SECONDS = 2.0
-"""At most this long apart are two states that a trial stores to resume from, on a few slots."""
+"""So far apart are two states that a trial stores to resume from, on a few slots, unless storing
+takes long."""
 _CHECKPOINTS_PER_SECOND = 50
 """So many of them all slots store together: on more slots each stores fewer, and loses more."""
 _PUT_ASIDE_SECONDS = 10.0

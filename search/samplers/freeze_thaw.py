@@ -234,11 +234,7 @@ class _Search:
         if (is_starting and new) or (nothing_known and fitting):
             # Nothing tells of them yet: each is looked at for as short as can be.
             ready = [o for o in new or fitting if self._trials[o].number in question.ready]
-            looks = [self._look(self._trials[o]) for o in ready]
-            if left is not None:
-                # All may begin at once; after them there are to be epochs for one to reach its end.
-                beyond = left - min((self._rest(self._trials[o]) for o in ready), default=0)
-                looks = looks[: 1 + beyond // self._rungs[0]]
+            looks = self._looks([self._trials[o] for o in ready], left)
             return Ranking(choices=[*first, *looks], together=True, over=over)
         if not fitting:
             let_go = self._let_go(options, {})
@@ -297,16 +293,12 @@ class _Search:
         """Whether a trial repeats none, or one that is complete where that is wanted."""
         return trial.repeats is None or (self._study.replicates and trial.repeats in self._complete)
 
-    def _reached(self, trial: TrialRecord) -> int:
-        """The epoch that an option has trained."""
-        return trial.epochs_trained if trial.state == TrialState.PAUSED else 0
-
     def _rest(self, trial: TrialRecord) -> int:
-        return self._study.epochs - self._reached(trial)
+        return self._study.epochs - trial.resumes_from
 
     def _next(self, trial: TrialRecord) -> int:
         """The epoch after which an option is judged again."""
-        reached = self._reached(trial)
+        reached = trial.resumes_from
         return next(rung for rung in self._rungs if rung > reached)
 
     def _choice(self, place: int, index: float, price: float) -> Choice:
@@ -316,14 +308,25 @@ class _Search:
             trial=trial.number,
             until=until,
             index=index,
-            price=(until - self._reached(trial)) * price,
+            price=(until - trial.resumes_from) * price,
         )
+
+    def _looks(self, trials: Sequence[TrialRecord], left: int | None) -> Sequence[Choice]:
+        """A short look at each, or at so many that `left` epochs still bring one to its end.
+
+        For all of them may begin at once.
+        """
+        looks = [self._look(trial) for trial in trials]
+        if left is None or not trials:
+            return looks
+        beyond = left - min(self._rest(trial) for trial in trials)
+        return looks[: 1 + beyond // self._rungs[0]]
 
     def _look(self, trial: TrialRecord) -> Choice:
         """A short look, after which the trial pauses whatever comes of it."""
         until = self._next(trial)
         limits = ((until, -NO_LIMIT),) if until < self._rungs[-1] else ()
-        price = until - self._reached(trial)
+        price = until - trial.resumes_from
         return Choice(trial=trial.number, until=until, index=0.0, price=price, limits=limits)
 
     def _limits(
@@ -344,7 +347,7 @@ class _Search:
         running: list[int] = np.flatnonzero(standing == Standing.RUNNING).tolist()
         reaches: list[int] = until.tolist()
         if left is not None:
-            left -= self._rungs[reaches[first]] - self._reached(self._trials[first])
+            left -= self._rungs[reaches[first]] - self._trials[first].resumes_from
         found: dict[int, Sequence[tuple[int, float]]] = {}
         # One after the other has its turn, where there are more than one decision keeps up with.
         running.sort(key=lambda place: (place != first, self._judged(self._trials[place])))

@@ -162,7 +162,7 @@ class Decisions:
     def spares(self, choice: Choice, trial: TrialRecord) -> bool:
         """Whether the last choice can reach its end although this one goes along with it."""
         spare = self._spare_epochs
-        return spare is None or choice.until - _reached(trial) <= spare
+        return spare is None or choice.until - trial.resumes_from <= spare
 
     @contextmanager
     def accompanying(
@@ -178,7 +178,7 @@ class Decisions:
         try:
             self._taken.add(choice.trial)
             if self._spare_epochs is not None:
-                self._spare_epochs -= choice.until - _reached(trial)
+                self._spare_epochs -= choice.until - trial.resumes_from
             stretch = self._stretch(replace(choice, limits=limits), trial, self._wanted(trial))
             yield partial(_begin, trial=trial, stretches={trial.number: stretch})
         finally:
@@ -207,7 +207,7 @@ class Decisions:
             "judged": decision,
             "suggestions": suggestions,
             "number": 1 + _INTEGER.validate_python(before.get("number", 0)),
-            "from": _reached(trial),
+            "from": trial.resumes_from,
             "until": choice.until,
             "index": choice.index,
             "price": choice.price,
@@ -223,7 +223,7 @@ class Decisions:
         limits = self._ranking.limits
         self._left = [one for one in self._ranking.choices if one.trial not in self._taken]
         left = self._epochs_at_ranking
-        rest = self._study.spec.budget.epochs - _reached(trial)
+        rest = self._study.spec.budget.epochs - trial.resumes_from
         self._spare_epochs = None if left is None else left - rest
         self._beginning &= self._study.dispatcher.attended(self._study.id)
         suggestions = None if self._ranking.together else self._wanted(trial)
@@ -316,11 +316,6 @@ class Decisions:
 def _suggested(counts: TrialCounts) -> int:
     """How many trials were ever asked for; what was refused is replaced."""
     return counts.total - counts.refused
-
-
-def _reached(trial: TrialRecord) -> int:
-    """The epoch from which a trial that waits goes on."""
-    return trial.epochs_trained if trial.state == TrialState.PAUSED else 0
 
 
 def _decision_of(stretch: Mapping[str, Any]) -> int:

@@ -156,6 +156,7 @@ def test_a_watch_goes_on_when_the_server_comes_back(site: Site) -> None:
             wait_until(lambda told=told: heard == told, what=f"events {told}")
     thread.join(LONG_SECONDS)
     assert not thread.is_alive(), "the watch ends with the study"
+    assert heard == [1, 2, 3]
 
 
 def test_a_watch_gives_up_when_its_patience_is_over(site: Site) -> None:
