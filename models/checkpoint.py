@@ -1,6 +1,6 @@
 """A model in one file: safetensors, with its spec as JSON in the metadata; never a pickle.
 
-A model of 32 bits is written as `reflectory.checkpoint.1`, as it always was, so that whoever reads
+A model of 32 bits is written as `reflectory.checkpoint.1`, as it always was, so that what reads
 that format reads every such file. Fewer bits make a `reflectory.checkpoint.2`: a rounded tensor is
 there as its integers under its own name, two integers of 4 bits in one byte, and as `NAME.scale`
 where it has scales. All else is as in the other format.
@@ -126,7 +126,7 @@ def save_bytes(
 def plain_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
     """A safetensors file of tensors and words; equal ones give equal bytes.
 
-    It is no checkpoint of ours: whoever reads it knows from elsewhere what its tensors make up.
+    It is no checkpoint of ours: its reader knows from elsewhere what its tensors make up.
     """
     content = safetensors.torch.save(
         {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}

@@ -2,8 +2,8 @@
 
 What is logged may come from anywhere, a request's path for one. Neither form, the one for people
 and the one as JSON, lets it begin a line of its own: text escapes what could, and JSON does so by
-itself. The fields are a study, trial, attempt or request: whoever begins the work binds them, and
-whoever formats lines adds them, so that code between the two logs its events without knowing.
+itself. The fields are a study, trial, attempt or request: what begins the work binds them, and the
+formatter adds them, so that code between the two logs its events without knowing.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Every setting of the service, read from `REFLECTORY_*` in the environment or given as arguments.
 
-Settings are built by whoever starts a process (the command line, a test) and passed on; nothing
+Settings are built by what starts a process (the command line, a test) and passed on; nothing
 below the service reads the environment.
 """
 

@@ -17,7 +17,7 @@ class KeyState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ApiKeyRecord:
-    """An API key; its text is known to nobody but whoever holds it."""
+    """An API key; its text is known to nobody but its holder."""
 
     id: str
     tenant: str

@@ -158,7 +158,7 @@ class RecurrentLayers(nn.Module, CachesForms):
         ends: list[State] = []
         for first in range(0, len(applied), self.directions):
             above = first + self.directions < len(applied)
-            # Whoever needs the last state alone keeps no other one.
+            # Where the last state alone is needed no other one is kept.
             every = return_sequences or above
             x = dropout(x, self.layer_dropout, training=self.training)
             sides: list[Tensor] = []

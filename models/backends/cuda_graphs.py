@@ -136,7 +136,7 @@ class Graphs:
         self, function: Function, tensors: Sequence[Tensor], wanted: Sequence[bool]
     ) -> "_Replayable | None":
         try:
-            # Static tensors outlive the inference mode of whoever calls first.
+            # Static tensors outlive the inference mode of the first call.
             with torch.inference_mode(mode=False), torch.no_grad():
                 return _recorded(function, tensors, wanted, self._record)
         except RuntimeError as error:

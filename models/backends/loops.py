@@ -1,9 +1,9 @@
 """Recurrences over precomputed input projections.
 
 Each takes the recurrent matrices as a `Form`, the projections `[T, B, G*n]` of all inputs (biases
-included) and the state before the first step, and yields the T states one by one: whoever needs
-only the last one keeps only the last one. A state is a tuple of tensors `[B, n]`, of which the
-first, h, is what the next layer reads.
+included) and the state before the first step, and yields the T states one by one: a caller that
+needs only the last one keeps only the last one. A state is a tuple of tensors `[B, n]`, of which
+the first, h, is what the next layer reads.
 """
 
 from collections.abc import Callable, Iterator

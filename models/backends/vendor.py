@@ -6,7 +6,7 @@ matrix.
 Note [TF32]
 On a GPU cuDNN and cuBLAS may round the factors of products to 10 bits, TF32, which moves singular
 values by 5e-4 and breaks what spectral parametrizations promise. torch lets cuDNN do so unless told
-otherwise; whoever trains or measures says which, see `allow_tf32`.
+otherwise; training and measuring say which, see `allow_tf32`.
 """
 
 from collections.abc import Callable, Mapping

@@ -89,7 +89,7 @@ def onnx_file(
     Raises:
         ExportError: there is no such file of such a model.
     """
-    # Whoever never exports, as workers do not, never waits for these libraries.
+    # A process that never exports, as workers do not, never waits for these libraries.
     from models.exports.onnx.choice import export_filled
     from models.exports.onnx.export import FileOptions, export
 

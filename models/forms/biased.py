@@ -61,7 +61,7 @@ class BiasedForm(Form):
         return self.inner.multiply_adds()
 
     def parts(self) -> Matrices | Fourier | None:
-        """Those of the matrices; whoever takes them takes the bias, too."""
+        """Those of the matrices; a caller that takes them takes the bias, too."""
         return self.inner.parts()
 
     def bias(self) -> Tensor:

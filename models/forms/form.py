@@ -141,7 +141,7 @@ class Form(ABC):
         """What kernels and files can be given in its place; None where there is nothing.
 
         This is how a new form of whole or thin matrices, or of rotations, gets all kernels; one of
-        Fourier transforms gets the uRNN's. One with none of them runs by `matmul` alone. Whoever
+        Fourier transforms gets the uRNN's. One with none of them runs by `matmul` alone. What
         takes them takes `bias`, too.
         """
         return None

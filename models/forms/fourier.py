@@ -34,7 +34,7 @@ class FourierForm(Form):
     """`D_3 R_2 F^{-1} D_2 Pi R_1 F D_1` on vectors kept as `(re | im)` (models/math/README.md).
 
     D are diagonals of phases, R reflections, Pi a permutation and F the unitary Fourier transform.
-    Our kernel takes them as they are. Whoever else applies them makes the factors or the matrices
+    Our kernel takes them as they are. Other backends make the factors or the matrices
     first: see `for_loop`.
     """
 

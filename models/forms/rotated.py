@@ -26,7 +26,7 @@ def rotated_form_pays(stages: int, size: int) -> bool:
 class RotatedForm(Form):
     """`W_g = U_g`, or `W_g = U_g diag(s_g) V_g^T`, of packed rotations by the circle's schedule.
 
-    Our kernels take the angles. Whoever else applies them makes the matrices first: see `for_loop`.
+    Our kernels take the angles. Other backends make the matrices first: see `for_loop`.
     """
 
     name: ClassVar[str] = "rotations"

@@ -478,7 +478,7 @@ def address_of(tensor: Tensor | None) -> int | None:
 
 def _functions() -> ctypes.CDLL:
     loaded = library()
-    assert loaded is not None, "whoever calls has made sure that there is a library"
+    assert loaded is not None, "the caller has made sure that there is a library"
     return loaded
 
 

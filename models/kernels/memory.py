@@ -32,7 +32,7 @@ def empty(shape: Sequence[int]) -> Tensor:
         return torch.empty(shape, dtype=torch.float32, device="cpu")
     block = _kept(size) or _fresh(size)
     owner = (ctypes.c_float * count).from_buffer(block)
-    # The tensor's memory holds the owner, whoever else comes to share it.
+    # The tensor's memory holds the owner, whatever else comes to share it.
     weakref.finalize(owner, _give_back, block).atexit = False
     storage = torch.frombuffer(owner, dtype=torch.float32, count=count).untyped_storage()
     strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]

@@ -33,18 +33,37 @@ def staircase_positions(size: int, count: int) -> Tensor:
 def staircase_rows(packed: Tensor, positions: Tensor, *, size: int, count: int) -> Tensor:
     """Spread packed numbers `[G, R(n, m)]` over rows `[G, m, n]`, zero left of the staircase."""
     num_matrices = packed.shape[0]
-    flat = packed.new_zeros(num_matrices, count * size).index_copy(
-        1, positions.to(packed.device), packed
-    )
+    places = positions.to(packed.device).expand(num_matrices, -1)
+    flat = packed.new_zeros(num_matrices, count * size).scatter(1, places, packed)
     return flat.view(num_matrices, count, size)
+
+
+def staircase_sources(size: int, count: int) -> Tensor:
+    """Which packed number stands at each place of the flattened rows: `[m n]`.
+
+    Left of the staircase it is some number or other: `triu` takes it away.
+    """
+    sources = torch.zeros(count * size, dtype=torch.int64, device="cpu")
+    sources[staircase_positions(size, count)] = torch.arange(
+        staircase_entries(size, count), device="cpu"
+    )
+    return sources
 
 
 def row_lengths(rows: Tensor) -> Tensor:
     """Euclidean lengths `[..., m, 1]`; a zero row has length 1, so that dividing by it is harmless.
 
-    Divided by its largest entry first, a row neither overflows nor vanishes when it is squared:
-    lengths from 1e-30 to 1e25 are exact to rounding in single precision.
+    Rows neither overflow nor vanish when they are squared, those of single precision since that is
+    done in double: lengths from 1e-30 to 1e25 are exact to rounding.
     """
+    if rows.dtype == torch.float64:
+        return _scaled_lengths(rows)
+    lengths = torch.linalg.vector_norm(rows, dim=-1, keepdim=True, dtype=torch.float64)
+    return lengths.masked_fill(lengths == 0, 1).to(rows.dtype)
+
+
+def _scaled_lengths(rows: Tensor) -> Tensor:
+    """The same of rows that are divided by their largest entries before they are squared."""
     largest = rows.abs().amax(-1, keepdim=True)
     zero = largest == 0
     largest = largest.masked_fill(zero, 1)

@@ -34,7 +34,7 @@ def circle_partners(size: int, count: int) -> Tensor:
     stage = torch.arange(count).unsqueeze(1)
     partners = (stage - coordinate) % odd
     if size % 2 == 0:
-        # The last coordinate stands outside the circle and takes whoever would be alone.
+        # The last coordinate stands outside the circle and takes the one that would be alone.
         last, inside = size - 1, coordinate < size - 1
         partners = torch.where((partners == coordinate) & inside, last, partners)
         alone = stage * (size // 2) % odd

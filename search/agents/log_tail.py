@@ -1,4 +1,4 @@
-"""The end of a log that is still being written, for whoever reads it elsewhere."""
+"""The end of a log that is still being written, for readers elsewhere."""
 
 import time
 from dataclasses import dataclass

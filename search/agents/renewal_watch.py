@@ -1,4 +1,4 @@
-"""Leases by the clock of whoever watches them, which nobody sets.
+"""Leases by the watching process's own monotonic clock, which nobody sets.
 
 See Note [Whose clock] in `search/README.md`.
 """

@@ -77,7 +77,7 @@ class CollectionBudgets:
     def _end(self, shared: _Shared, name: str) -> None:
         with self._database.write() as session:
             studies = Studies(session)
-            # In the order in which whoever takes several studies locks them.
+            # In the order in which all that take several studies lock them.
             for study in sorted(studies.with_ids(shared.studies), key=lambda study: study.id):
                 if not study.state.has_ended and study.ending is None:
                     studies.set_ending(study.id, StudyCause.BUDGET, f"collection_budget.{name}")

@@ -437,8 +437,8 @@ class Coordinator:
         `stack_place`. `also` is done in the transaction that writes the row.
 
         A process that cannot start is a lost attempt. Nothing begins on a slot that another
-        coordinator took meanwhile, or while the tenant has as many as it may have, whoever gave it
-        those.
+        coordinator took meanwhile, or while the tenant has as many as it may have, here or
+        from other coordinators.
         """
         tenant, is_measuring = self._runs[study_id].tenant, slot.share == 0
         joins = slot.name in self._occupancy.slots

@@ -1,4 +1,4 @@
-"""Threads that tenants share fairly: whoever has the fewest at work for its weight is next."""
+"""Threads that tenants share fairly: the tenant with the fewest at work for its weight is next."""
 
 import threading
 from collections import Counter, deque
@@ -85,7 +85,7 @@ class FairThreads:
         try:
             gave_way = task.work()
         except BaseException as error:
-            # As any pool does: whoever waits for the work is told.
+            # As any pool does: the error is raised where the work is waited for.
             task.future.set_exception(error)
             return False
         if not gave_way:

@@ -21,7 +21,7 @@ def in_turn(priorities: Mapping[str, int]) -> list[str]:
 
 
 def next_turn(priorities: Mapping[str, int], *, served: Set[str]) -> list[str]:
-    """Their order in the next round: whoever was given a slot comes after its equals."""
+    """Their order in the next round: a study that was given a slot comes after its equals."""
     return sorted(in_turn(priorities), key=lambda one: (-priorities[one], one in served))
 
 

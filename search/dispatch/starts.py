@@ -104,7 +104,7 @@ class Starts:
         outcome = Outcome()
         if not self._waiting:
             return outcome
-        # In the order in which whoever takes several studies locks them.
+        # In the order in which all that take several studies lock them.
         of_study = attrgetter("study_id")
         with self._database.write() as session:
             for study_id, starts in groupby(sorted(self._waiting, key=of_study), key=of_study):

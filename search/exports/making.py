@@ -1,7 +1,7 @@
 """A trial's files: which are there, and how the others are made and stored.
 
 Files are made when they are wanted. One that failed is not tried again: the trial keeps the reason,
-which is told to whoever asks for the file, see `search.exports.missing`. A program that is missing
+which a client that asks for the file reads, see `search.exports.missing`. A program that is missing
 here is no such reason: it may be here the next time.
 """
 

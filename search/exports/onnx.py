@@ -128,7 +128,7 @@ def _study_form(study: StudyRecord) -> FileForm:
 
 
 def _made(context: ExportContext, parts: FileParts) -> Made:
-    # Whoever never exports, as workers do not, never waits for these libraries.
+    # A process that never exports, as workers do not, never waits for these libraries.
     from models.exports.onnx.export import FileOptions
     from models.exports.onnx.runtime import Session
     from models.exports.onnx.verify import verify

@@ -33,7 +33,7 @@ MAKERS: Final = {kind_of(export): export for export in MADE}
 """By role."""
 
 VARIANTS: Final = OnnxVariant.all()
-"""Files that are made for whoever asks for them and belong to no folder, by role."""
+"""Files that are made on request and belong to no folder, by role."""
 
 MADE_ROLES: Final = (*MAKERS, *VARIANTS)
 """Roles of all that is made of a checkpoint."""

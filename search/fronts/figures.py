@@ -41,7 +41,7 @@ class Figures:
 
     Every method takes a study as its session read it. The session must have changed nothing of the
     study itself: a version that is never committed would name what others never see. Threads may
-    share the figures; whoever asks for what another one computes just then waits for it.
+    share the figures; a request for what another one computes just then waits for it.
     """
 
     def __init__(self, *, size: int = 1024) -> None:

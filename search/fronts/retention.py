@@ -80,7 +80,7 @@ class Retention(Background):
     def sweep(self, *, older_than_seconds: float = _LONGEST_UPLOAD_SECONDS) -> int:
         """Remove bytes that no row names, and pieces of such; returns how many of the former.
 
-        Such bytes are left by whoever was killed between storing them and naming them.
+        Such bytes are left by a process that was killed between storing them and naming them.
         """
         self._store.sweep()
         swept = 0

@@ -18,7 +18,7 @@ def lock_folder(locks: Path, device: str) -> Path:
 
 
 def is_held_alone(folder: Path) -> bool:
-    """Whether a measurer has the room to itself just now; whoever asks disturbs nobody.
+    """Whether a measurer has the room to itself just now; asking disturbs nobody.
 
     One that waits for the last batches has the turnstile, and not the room yet.
     """

@@ -3,8 +3,8 @@
 A Gaussian process on the logarithm of what was measured, over the logarithms of what a shape
 computes and keeps, with offsets for its cell: architecture, parametrization and their options. Its
 prior says that time grows about linearly with what is computed, and that cells differ by factors;
-what it learns from few shapes is the rest. Whoever measures decides on the device: a process knows
-of one device, one protocol and one quantity.
+what it learns from few shapes is the rest. The measuring process decides on the device: it
+knows of one device, one protocol and one quantity.
 """
 
 import math

@@ -34,7 +34,7 @@ _LONGEST_CALLS_SECONDS = 10.0
 
 Clock = Literal["thread", "wall", "cuda"]
 
-# Shorter than what a scheduler gives a process in one go: whoever else wants the core then spoils
+# Shorter than what a scheduler gives a process in one go: another that wants the core then spoils
 # few timings, which a median does not see, instead of a part of each. Waking further threads or a
 # GPU takes longer, and clocks that count it need longer timings.
 _SHORTEST_TIMING_SECONDS: Mapping[Clock, float] = {"thread": 5e-4, "wall": 3e-3, "cuda": 3e-3}

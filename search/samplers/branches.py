@@ -156,9 +156,9 @@ class Allotment:
 
     A branch's worth is the mean of what each of its trials added to the hypervolume of all that
     the other branches have found and its own earlier trials, the newest counting most. Counting the
-    others with all they have makes it the same whoever came first; counting its own earlier trials
-    lets it fall as a branch is used up. Trials that run, were stopped or broke a limit have added
-    nothing, so that parallel suggestions spread.
+    others with all they have makes it the same in whatever order they came; counting its own
+    earlier trials lets it fall as a branch is used up. Trials that run, were stopped or broke a
+    limit have added nothing, so that parallel suggestions spread.
 
     Probabilities in proportion to rewards, with a floor, are probability matching (Goldberg 1990;
     Thierens 2005, "An adaptive pursuit strategy for allocating operator probabilities", section 2),

@@ -140,7 +140,7 @@ class FreezeThaw(Sampler):
             let_go |= ranking.let_go
             if not (ranking.superseded or ranking.let_go):
                 return replace(ranking, superseded=superseded, let_go=let_go)
-            # As it will be once they have ended: whoever ranks anew then comes to the same.
+            # As it will be once they have ended: a ranking made then comes to the same.
             trials = [
                 replace(trial, state=TrialState.STOPPED) if trial.number in let_go else trial
                 for trial in trials

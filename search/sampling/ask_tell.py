@@ -174,7 +174,7 @@ class AskTellLoop:
 
     def _advance(self) -> bool:
         """Do the one thing that is due first; False: nothing is."""
-        # In a study that is held or about to end too: whoever asked is told the trial's number.
+        # In a study that is held or about to end too: a request is answered with a trial's number.
         if self._may_be_enqueued and self._enter_enqueued():
             return True
         counts = self._study.trials.counts()

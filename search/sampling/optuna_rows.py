@@ -55,7 +55,7 @@ class OptunaRows:
         if not (new or ended):
             return []
         with self._engine.begin() as connection:
-            # As Optuna does: whoever adds a trial has its study's row, so that numbers are unique.
+            # As Optuna does: adding a trial locks its study's row, so that numbers are unique.
             study = models.StudyModel.__table__
             of_ours = study.c.study_id == self._study_id
             connection.execute(update(study).where(of_ours).values(study_id=study.c.study_id))

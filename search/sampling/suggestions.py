@@ -90,7 +90,7 @@ class Suggestions:
         `room` says it where it follows from what the sampler has decided.
 
         What a quick sampler answers within a moment is written together: each transaction waits
-        for whoever else writes the study.
+        for others that write the study.
 
         Returns:
             Whether one was asked for.
@@ -304,7 +304,7 @@ class Suggestions:
     ) -> None:
         """Write the row of a trial that was asked for; one that is refused ends with it.
 
-        One that needs more memory than any slot has is refused, whoever asked for it. `violation`
+        One that needs more memory than any slot has is refused, a user's too. `violation`
         is that of a trial which is run in spite of it.
         """
         if refusal is None:

@@ -1,6 +1,6 @@
 """Trials that users name: their own configurations, and trials that go on from a checkpoint.
 
-Whoever asks leaves a command; the coordinator, which alone asks Optuna, makes a trial of it
+A request leaves a command; the coordinator, which alone asks Optuna, makes a trial of it
 (`search.sampling.enqueued`).
 """
 

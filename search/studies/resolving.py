@@ -22,7 +22,7 @@ _NAMING = ("id", "name")
 def resolved(spec: StudySpec, sources: DataSources) -> StudySpec:
     """Fill in what follows from the task's data; facts that a user sent are not looked at.
 
-    Whoever is given a stored spec later, a coordinator or a worker, finds the facts in it.
+    A coordinator or a worker that reads the stored spec later finds the facts in it.
 
     Raises:
         SpecRefused: a file or an upload is missing or damaged; the message names it, and where it
@@ -39,8 +39,8 @@ def resolved(spec: StudySpec, sources: DataSources) -> StudySpec:
 def with_original(database: Database, spec: StudySpec) -> StudySpec:
     """Fill in what follows from the model that a study compresses.
 
-    Facts that a user sent are not looked at. The task has to be resolved. Whoever is given the
-    stored spec later needs no look-up.
+    Facts that a user sent are not looked at. The task has to be resolved. Readers of the stored
+    spec need no look-up.
 
     Raises:
         SpecRefused: there is no such model, it does not fit the task, or the study names

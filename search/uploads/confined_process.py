@@ -1,4 +1,4 @@
-"""Whoever has a stranger's file read: a process of its own is started, and what it met is said."""
+"""A stranger's file is read in a process of its own, which says what it met."""
 
 import json
 import logging

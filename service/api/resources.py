@@ -57,7 +57,7 @@ class Resources:
     """Speaks to the dashboard's process; null where there is none."""
     metrics: ServiceMetrics
     asker: Principal = LOCAL_USER
-    """For whom all this is held: whoever makes the request, in a route that the gate guards."""
+    """For whom all this is held: the user of the request, in a route that the gate guards."""
 
     def of(self, principal: Principal) -> Self:
         """What there is for one tenant; rows of others are not there."""

@@ -1,8 +1,8 @@
-"""Who is let in: whoever shows a key, a browser that logged in with one, or the local user.
+"""Who is let in: a request with a key, a browser that logged in with one, or the local user.
 
 The local user is let in while no key was ever made, on a server that only loopback reaches, by the
 rules of `service.auth.origins`. What a request may do follows from its method, and for a few paths
-from the path. Whoever is let in becomes `request.state.principal`, which is null for what is open
+from the path. The user becomes `request.state.principal`, which is null for what is open
 to all.
 
 All of it is decided by a request's head. Nobody reads a body before.
@@ -52,7 +52,7 @@ class Doors:
     open: tuple[str, ...] = ()
     """Paths that are open to all, and prefixes (with a `/` at their end) of such paths."""
     loopback: tuple[str, ...] = ()
-    """Paths that are read without a key by whoever speaks from this machine to it."""
+    """Paths that are read without a key by clients on this machine."""
     admin: tuple[str, ...] = ()
     """Paths that need `admin`, with all below them."""
     work: tuple[str, ...] = ()
@@ -145,7 +145,7 @@ class Gate:
         return await self._checked(guard, scope, principal)
 
     async def _checked(self, guard: Guard, scope: Request, principal: Principal) -> Principal:
-        """Whoever makes a request, if that is allowed, and not too often."""
+        """The user who makes a request, if that is allowed, and not too often."""
         needed = self._needed(scope["method"], scope["path"])
         if needed not in principal.scopes:
             raise Refused(

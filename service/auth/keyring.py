@@ -21,7 +21,7 @@ _NOTED_SECONDS = 3600.0
 """How often it is noted that an expired key is shown."""
 
 NEEDED = "an API key is needed, as `Authorization: Bearer <key>`; people log in with one at /login"
-"""What whoever comes without a key is told."""
+"""The message to a request without a key."""
 _ENDED = (
     "; every key of this server has expired or was revoked: make one on its machine with "
     "`reflectory keys create NAME`"

@@ -95,7 +95,7 @@ def own_socket(data_dir: Path, private_folder: Path) -> Path:
     if len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
         return private_folder / path.name
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Whoever made it before, and however.
+    # Also where it was made before, with other permissions.
     path.parent.chmod(0o700)
     return path
 

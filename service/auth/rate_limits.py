@@ -12,7 +12,7 @@ _UNREACHED = 10**9
 class RateLimits:
     """Counts requests over a sliding minute.
 
-    A right key is never counted as a refusal: whoever guesses, from whatever address, keeps nobody
+    A right key is never counted as a refusal: one who guesses, from whatever address, keeps nobody
     else out.
     """
 

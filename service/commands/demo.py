@@ -26,7 +26,7 @@ from service.commands.shown.tables import front_table, shown
 from service.commands.studies import links_of, read_spec
 
 _DOCUMENT = Path(__file__).with_name("demo.json")
-"""The study of whoever names none; `deploy/examples/digits.json` is a copy."""
+"""The study where none is named; `deploy/examples/digits.json` is a copy."""
 _DENSE = "dense"
 _BY_CHANCE = 0.02
 """Accuracies of some hundred samples differ by so much without a reason."""

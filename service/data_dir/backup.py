@@ -52,7 +52,7 @@ def back_up(settings: Settings, folder: Path) -> Backup:
     begun = datetime.now(UTC)
     folder = folder.absolute()
     _check_place(folder, settings)
-    # Whoever reads it reads the signing secret and the digests of keys.
+    # Its readers read the signing secret and the digests of keys.
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     made = backup.back_up(settings.database_url, open_artifacts(settings), folder)
     in_file = settings.secret is None

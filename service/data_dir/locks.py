@@ -20,7 +20,7 @@ def hold(file: Path, *, wait: bool = False) -> Generator[None]:
 
 
 def is_held(file: Path) -> bool:
-    """Whether another process holds a file's lock; whoever takes it meanwhile has to wait."""
+    """Whether another process holds a file's lock; one that takes it meanwhile has to wait."""
     try:
         with file.open() as opened:
             fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -14,7 +14,7 @@ _FILE = "secret"
 def signing_secret(settings: Settings) -> bytes:
     """What webhooks are signed with, the same for all processes of a data directory.
 
-    Whoever signs derives a key of their own from it, for each purpose another.
+    Each purpose derives a key of its own from it.
     """
     if settings.secret is not None:
         return settings.secret.get_secret_value().encode()

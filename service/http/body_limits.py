@@ -1,7 +1,7 @@
 """How large a body each route takes, and what is refused while it arrives.
 
-Whoever comes this far was let in by the gate. JSON is read here in full, since it is small, and
-looked at before anything is made of it; files go on to their routes piece by piece, counted.
+A request that comes this far was let in by the gate. JSON is read here in full, since it is small,
+and looked at before anything is made of it; files go on to their routes piece by piece, counted.
 """
 
 from collections.abc import Callable, Mapping

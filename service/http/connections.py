@@ -290,7 +290,7 @@ class WatchedConnection(HttpToolsProtocol):
         if self._got_bytes and (self.is_idle or not self.cycle.response_started):
             self._say(HTTPStatus.REQUEST_TIMEOUT, f"too slow; allowed are {allowed}")
         if not self.is_idle:
-            # Whoever waits for the rest hears that nobody is there any more.
+            # A task that waits for the rest hears that the client has gone.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.end(reason)

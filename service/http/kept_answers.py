@@ -89,7 +89,7 @@ class KeptAnswers:
         return making if state is not None and made_of == state else None
 
     def begin(self, key: Hashable, state: Hashable | None) -> Future[KeptAnswer | None]:
-        """An answer is made from now on; whoever makes it says so to `end`, however it goes."""
+        """An answer is made from now on; its maker calls `end`, also where it fails."""
         making = get_running_loop().create_future()
         self._making[key] = (state, making)
         return making

@@ -4,7 +4,7 @@ The dashboard has no accounts and can delete studies. Three things keep it to re
 would do: the API passes on GET and HEAD only, this process answers 405 to anything else, and the
 storage that it is given raises on every write, and reads our rows in sessions that cannot write.
 For each tenant there is a dashboard of its own here, in whose storage there are no studies of
-others; the API says for whom it asks, and whoever is not named sees none.
+others; the API says for whom it asks, and a user who is not named sees none.
 """
 
 import logging
@@ -54,7 +54,7 @@ def run_dashboard(
 ) -> None:
     """Serve the dashboard until a signal ends it, or nobody has asked for so long.
 
-    Waits for the database, which whoever serves the API brings to this version. While it runs, it
+    Waits for the database, which the API's process brings to this version. While it runs, it
     holds the lock that `running_mark` names.
 
     Args:

@@ -1,7 +1,7 @@
 """Processes that are forked from this one, and so share what it has imported.
 
-See Note [One thread] in `search/README.md`: whoever forks has one thread, and every loop, pool and
-connection is made after the fork.
+See Note [One thread] in `search/README.md`: a process that forks has one thread, and every
+loop, pool and connection is made after the fork.
 """
 
 import atexit

@@ -259,7 +259,7 @@ def _remove_folder_of_killed(data_dir: Path) -> None:
 def _migrate(settings: Settings) -> None:
     """Bring the tables to this version, in a process that takes with it what that imports."""
     fork("migration", partial(_migrate_quietly, settings)).wait()
-    # It finds all done; or it fails as that one did, and says so to whoever started the server.
+    # It finds all done; or it fails as that one did, and the user reads why.
     _migrate_here(settings)
 
 

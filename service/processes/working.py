@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LOGS_KEPT_SECONDS = 7 * 24 * 3600
-"""The service has them; here they are for whoever looks into a machine's own trouble."""
+"""The service has them; here they are for an operator who looks into a machine's own trouble."""
 
 
 class AlreadyWorking(Exception):

@@ -1,7 +1,7 @@
 """Artifacts as objects of a bucket: Amazon S3, or a server that speaks its protocol.
 
 An artifact is the object `<prefix>sha256/<digest>`. S3 shows an object when all of it has arrived,
-so that whoever finds one finds it whole. Writing the same bytes again replaces them by themselves:
+so that one that is found is whole. Writing the same bytes again replaces them by themselves:
 no condition is needed, and the object's age begins anew, which keeps it from a sweep. Each part is
 sent with its SHA-256, for the server to check, and each read is checked here.
 

@@ -29,7 +29,7 @@ class LocalArtifactStore:
     """Artifacts as files of a folder, in subfolders named by a digest's first two characters.
 
     Only a digest ever becomes part of a path. Files appear by a rename within their folder, after
-    their bytes have reached the disk: whoever finds one finds it whole, power failures included.
+    their bytes have reached the disk: one that is found is whole, also after a power failure.
     """
 
     def __init__(self, root: Path, *, reserve_bytes: int = 0) -> None:

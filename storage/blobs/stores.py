@@ -20,7 +20,7 @@ def open_store(place: Place, *, reserve_bytes: int = 0) -> ArtifactStore:
 
 
 def _open_bucket(place: BucketPlace) -> ArtifactStore:
-    # Whoever keeps artifacts in a folder needs no library of Amazon's, and no process imports it.
+    # Artifacts in a folder need no library of Amazon's, and no process imports it.
     try:
         from storage.blobs.bucket import S3ArtifactStore
     except ModuleNotFoundError as error:

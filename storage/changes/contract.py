@@ -7,7 +7,7 @@ from typing import Protocol
 class Looks(Protocol):
     """Tells states of the database apart. Threads may share it.
 
-    A look is far cheaper than a query, so that whoever made something of rows can give it out again
+    A look is far cheaper than a query, so that what was made of rows can be given out again
     for as long as nothing has changed, and never for longer.
     """
 

@@ -2,7 +2,7 @@
 
 A booking is made with its attempt's row. It is `offered` until its machine says that it has it,
 `running`, and `exited` until its coordinator has taken note. Every step is one conditional
-statement, so that whoever comes late changes nothing.
+statement, so that one that comes late changes nothing.
 """
 
 from collections.abc import Collection, Mapping

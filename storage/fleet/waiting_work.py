@@ -1,4 +1,4 @@
-"""How much work could begin now if there were slots for it, whoever's it is."""
+"""How much work of all tenants could begin now if there were slots for it."""
 
 from collections import Counter
 from typing import cast

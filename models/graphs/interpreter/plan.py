@@ -20,7 +20,7 @@ class Plan(nn.Module):
     """
 
     def __init__(self, graph: onnx.GraphProto, opset: int, changing: Collection[str] = ()) -> None:
-        """Read a graph; constants of names in `changing` are left to whoever runs it.
+        """Read a graph; constants of names in `changing` are left to the caller.
 
         They are initializers, or what a node computes of constants.
 

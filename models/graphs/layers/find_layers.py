@@ -29,14 +29,14 @@ _BITS: Mapping[int, int] = {
 }
 _INTEGERS = frozenset({TensorProto.INT8, TensorProto.UINT8, TensorProto.INT4, TensorProto.UINT4})
 _CONSTANT_INPUTS = 4
-"""From this IR version on, a weight that is also an input may be replaced by whoever runs it."""
+"""From this IR version on, a program that runs a graph may replace a weight that is an input."""
 
 
 def find_layers(model: onnx.ModelProto) -> list[Layer]:
     """The weights of 1,024 numbers or more at a graph's top level, in the order of their nodes.
 
     The model is checked and its constants are folded. Each has a weight once, however many nodes
-    read it. Left out are weights that are also inputs, for whoever runs the file may replace them,
+    read it. Left out are weights that are also inputs, which may be replaced as the file runs,
     types other than float32, float16 and the integers of quantized operators, and constants that
     are only added, compared or selected, or hold Inf: biases and masks.
     """

@@ -198,7 +198,7 @@ class RemoteExecutor:
 
     def cancel(self, attempt_id: str, grace_seconds: float) -> None:
         """Have the machine told at the next `poll` to end it; harmless when it has ended."""
-        # Written with the next `poll`: whoever calls may be in the middle of a transaction.
+        # Written with the next `poll`: the caller may be in the middle of a transaction.
         with self._lock:
             sooner = min(grace_seconds, self._to_cancel.get(attempt_id, grace_seconds))
             self._to_cancel[attempt_id] = sooner
@@ -229,8 +229,8 @@ class RemoteExecutor:
     def _tell_machines(self) -> None:
         """Have the polls of machines that wait look at what is booked and cancelled there.
 
-        In a transaction of its own: a poll holds its machine's row, and may wait for what whoever
-        books has changed.
+        In a transaction of its own: a poll holds its machine's row, and may wait for what a
+        booking has changed.
         """
         with self._lock:
             machines, cancelled = self._to_tell - {""}, dict(self._to_cancel)

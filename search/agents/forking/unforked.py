@@ -93,7 +93,7 @@ class Unforked:
             line.say(Started(attempt_id=ticket.attempt_id, pid=os.getpid()))
             code = _exit_code(request, slot)
             line.say(Ended(attempt_id=ticket.attempt_id, returncode=code, signal=None))
-            # As when a process ends: whoever still waits for a word here keeps it open else.
+            # As when a process ends: a thread that waits for a word here keeps it open else.
             _end_of(slot)
         if code == TERMINATED and not self._told:
             # It was this process that was told to end, and the attempt that heard it.

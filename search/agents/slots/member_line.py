@@ -93,7 +93,7 @@ class MemberLine:
         return self._stood_still.of(self.attempt_id)
 
     def check(self) -> None:
-        """Whoever loses its lease is ended by its agent."""
+        """A member that loses its lease is ended by its agent."""
 
     def beat(self) -> None:
         """Say that the attempt's process is alive."""

@@ -219,7 +219,7 @@ class SlotProcesses:
             with self._lock:
                 slot = self._slots[name]
                 if slot.forks or not slot.waiting:
-                    # Whoever has it forked goes on here.
+                    # The process that was forked from goes on here.
                     return
                 start, process = slot.waiting[0], slot.process
                 if process is not None and process.takes(start):

@@ -273,7 +273,7 @@ class Stack:
     def _entry(self, member: Member) -> Entry | None:
         """What training is given; null where it has ended before."""
         assert self._loaded is not None
-        # For the others the draws of whoever joins do not happen; for that one, theirs do not.
+        # For the others the draws of one that joins do not happen; for that one, theirs do not.
         others = nullcontext() if len(self._members) == 1 else _random_numbers_kept()
         with others:
             self._as_begun()

@@ -329,7 +329,7 @@ def expected_improvement(levels: Array, mean: Array, deviation: Array) -> Array:
 
 def _normal(values: Array) -> Array:
     """The standard normal distribution function."""
-    # Late: whoever only names samplers has no use for it.
+    # Late: naming a sampler needs none of it.
     from scipy.special import ndtr  # pyright: ignore[reportMissingTypeStubs]
 
     return np.asarray(ndtr(values), float)

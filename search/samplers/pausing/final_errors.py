@@ -244,7 +244,7 @@ def fit_scales(
         noise: `[N, N]`.
         usual: the mean before any observation.
     """
-    # Late: whoever only names samplers has no use for it.
+    # Late: naming a sampler needs none of it.
     from scipy import linalg  # pyright: ignore[reportMissingTypeStubs]
 
     solve: Any = linalg.solve_triangular  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]

@@ -237,7 +237,7 @@ class SearchOptions:
         far = self._values.copy()
         first, others = np.flatnonzero(usable & (rank < 3)), np.flatnonzero(usable & (rank == 3))
         if 0 < len(first) < MOST_FITTED < len(first) + len(others):
-            # Late: whoever only names samplers has no use for it.
+            # Late: naming a sampler needs none of it.
             from scipy.spatial.distance import (
                 cdist,  # pyright: ignore[reportUnknownVariableType]
             )

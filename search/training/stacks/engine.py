@@ -31,7 +31,7 @@ class Networks(Protocol):
 
 
 class Engine(Protocol):
-    """Whoever computes the steps of some members, and holds their numbers meanwhile."""
+    """What computes the steps of some members, and holds their numbers meanwhile."""
 
     members: list[Member]
     """Whom it computes, in the order of their places."""

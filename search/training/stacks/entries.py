@@ -1,4 +1,4 @@
-"""What training is given of a trial, what it asks of whoever runs it, and what comes of it."""
+"""What training is given of a trial, what it asks of its caller, and what comes of it."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -22,8 +22,8 @@ class MemberHooks(Protocol):
     def say_epoch(self, report: EpochReport) -> None:
         """Take note of an epoch.
 
-        All whose epochs are over say so before one hears what to do: whoever answers them does it
-        for all at once.
+        All whose epochs are over say so before one hears what to do: the answer is made for
+        all at once.
         """
         ...
 

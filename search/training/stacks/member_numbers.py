@@ -11,7 +11,7 @@ from search.training.resume import Tensors
 
 @dataclass(frozen=True)
 class Numbers:
-    """What resume files hold of whoever computes a member."""
+    """What resume files hold of a member's engine."""
 
     model: Tensors
     """The module's state."""

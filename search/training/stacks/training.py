@@ -370,7 +370,7 @@ def _kept(
 
 
 class _OfHooks(BaseException):
-    """What the hooks of all raised, which is no failure of whoever computes."""
+    """What the hooks of all raised, which is no failure of the engine."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()

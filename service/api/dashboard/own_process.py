@@ -3,8 +3,8 @@
 from pathlib import Path
 
 TENANT_HEADER = "X-Reflectory-Tenant"
-"""For whom the API asks. Believed by whoever listens on a socket that only this user can open;
-clients' own never pass."""
+"""For whom the API asks. Believed where only this user can open the socket that it comes by; those
+of clients never pass."""
 
 
 def running_mark(socket: Path) -> Path:

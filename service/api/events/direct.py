@@ -1,6 +1,6 @@
 """Streams that begin without the framework: what a client pays for one is mostly its opening.
 
-Only the plain request is answered here, by a path, a number and whoever asks. Whatever may be
+Only the plain request is answered here, by a path, a number and the user who asks. Whatever may be
 refused, and whatever has nothing left to send, goes to the route, which says so as it always does.
 """
 

@@ -1,6 +1,6 @@
 """Event streams: one look at the database per process and moment, shared by all that listen.
 
-A stream's place is a number within its study. The numbers have no gaps, so whoever reads on from a
+A stream's place is a number within its study. The numbers have no gaps, so one who reads on from a
 number loses nothing and gets nothing twice, wherever the events come from: the poller's memory of
 the newest ones, or the database for those further back.
 """

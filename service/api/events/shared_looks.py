@@ -13,8 +13,8 @@ _T = TypeVar("_T")
 class SharedLooks:
     """Runs looks in threads of its own, so that other requests never wait behind them.
 
-    Whoever asks while a look is under way waits for the next one: what one learns is never older
-    than one's question.
+    A caller that asks while a look is under way waits for the next one: what it learns is never
+    older than its question.
     """
 
     def __init__(self, *, at_once: int) -> None:

@@ -57,7 +57,7 @@ class Exports:
         return True
 
     def _enqueue(self, key: tuple[str, int, str]) -> Future[None] | None:
-        """Null while too many wait; whoever is sent away then asks again."""
+        """Null while too many wait; the client then asks again."""
         if len(self._asked) >= LONGEST_QUEUE:
             # What is done and was not asked after again makes room.
             for done in [k for k, asked in self._asked.items() if asked.done()]:

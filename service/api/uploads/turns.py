@@ -138,7 +138,7 @@ class UploadTurns:
             raise
 
     def _hand_on(self) -> None:
-        """Give a reader that is free to whoever has the fewest."""
+        """Give a reader that is free to the tenant that has the fewest."""
         if not self._waiting:
             self._free += 1
             return

@@ -30,7 +30,7 @@ def write(runs: Sequence[Run], place: str | None) -> str:
         writer: Any = SummaryWriter(str(folder), filename_suffix=f".{len(before)}")
         _write(writer, run)
         writer.close()
-        # Only now: whoever looks meanwhile sees a run twice rather than none.
+        # Only now: a reader sees a run twice meanwhile rather than none.
         for file in before:
             file.unlink()
     return str(root)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Record: TypeAlias = dict[str, Any]
 Frame: TypeAlias = "DataFrame"
-"""Of pandas, which only whoever asks for a frame needs."""
+"""Of pandas, which is needed for frames alone."""
 
 COLUMNS: Mapping[str, str] = {
     "trial": "Int64",

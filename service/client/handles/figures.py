@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure  # pyright: ignore[reportMissingTypeStubs] -- has none
 
 PlotlyFigure: TypeAlias = "Figure"
-"""Of plotly, which only whoever plots needs."""
+"""Of plotly, which is needed for plots alone."""
 Theme: TypeAlias = Literal["light", "dark"]
 
 

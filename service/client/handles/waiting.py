@@ -85,7 +85,7 @@ def _line(study: StudyDocument) -> str:
 
 def _notebook_display() -> Any:
     """IPython's `display` where a notebook's kernel runs; null elsewhere."""
-    # Whoever runs in a notebook has it imported; nobody else pays for that.
+    # A notebook has it imported; nobody else pays for that.
     ipython: Any = sys.modules.get("IPython")
     if ipython is None or not hasattr(ipython.get_ipython(), "kernel"):
         return None

@@ -23,7 +23,7 @@ _PAUSES: dict[str, Any] = {
     "wait_jitter": 0.1,
 }
 
-# Whoever sets up logging reads of every try; nobody else has it on the terminal.
+# A program that sets up logging logs every try; others have none of it on the terminal.
 logging.getLogger("stamina").addHandler(logging.NullHandler())
 
 

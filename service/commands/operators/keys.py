@@ -208,7 +208,7 @@ def reset(
     from storage.errors import Conflict
 
     confirm(
-        "Remove all keys of all tenants, and let whoever works on this machine in",
+        "Remove all keys of all tenants, and let users of this machine in",
         yes=yes,
         as_json=as_json,
         undone="Nothing was removed.",

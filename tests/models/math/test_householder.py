@@ -10,6 +10,7 @@ from models.math.householder import (
     staircase_entries,
     staircase_positions,
     staircase_rows,
+    staircase_sources,
     svd_diagonal_low_rank,
     svd_weight,
 )
@@ -27,6 +28,8 @@ def test_packed_entries_spread_to_rows_with_rising_zeros(size: int, count: int) 
     packed = torch.arange(1.0, staircase_entries(size, count) + 1).expand(2, -1)
     rows = staircase_rows(packed, staircase_positions(size, count), size=size, count=count)
     assert torch.equal(rows[1], staircase(packed[1], size))
+    places = packed.index_select(1, staircase_sources(size, count))
+    assert torch.equal(places.view_as(rows).triu(), rows)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +138,14 @@ def test_rows_have_length_root_two_and_zero_rows_stay_zero() -> None:
     rows = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
     assert torch.allclose(rows_of_length_root_two(rows).square().sum(-1), torch.tensor([2.0, 0.0]))
     assert torch.equal(row_lengths(rows), torch.tensor([[5.0], [1.0]]))
+
+
+@pytest.mark.parametrize("length", [1e-45, 1e-30, 1.0, 1e25])
+def test_lengths_in_single_precision_are_those_in_double_but_for_rounding(length: float) -> None:
+    rows = torch.randn(3, 40, generator=torch.Generator().manual_seed(6)) * length
+    expected = row_lengths(rows.double()).float()
+    assert torch.equal(row_lengths(rows), expected)
+    assert (row_lengths(rows) > 0).all()
 
 
 def test_nearly_parallel_reflectors_stay_orthogonal_in_single_precision() -> None:
