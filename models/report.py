@@ -20,8 +20,8 @@ def _of_older_report(document: Any) -> Any:
     """Reports of the time before numbers were rounded say of bytes what they are in memory."""
     if not isinstance(document, dict):
         return document
-    told = cast("dict[str, Any]", document)
-    return {"stored_bytes": told.get("size_bytes"), **told}
+    fields = cast("dict[str, Any]", document)
+    return {"stored_bytes": fields.get("size_bytes"), **fields}
 
 
 class _Sized(Spec):

@@ -15,7 +15,7 @@ _PACKAGE = "pandas"
 
 
 class _Unloadable(Loader):
-    """What looks for pandas finds it, and what imports it is told that it is not there."""
+    """What looks for pandas finds it, and importing it fails as if it were not there."""
 
     def find_spec(
         self,

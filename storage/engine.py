@@ -280,7 +280,7 @@ def _postgresql(url: URL, idle_seconds: float) -> Engine:
 
 
 class _Mode(NamedTuple):
-    """What a connection to SQLite is for, of which it is told once."""
+    """What a connection to SQLite is for, which is said once."""
 
     begin: str
     pragmas: tuple[str, ...]

@@ -108,7 +108,7 @@ class BookingState(StrEnum):
     """How far an attempt on a joined machine is."""
 
     OFFERED = "offered"
-    """The machine is told of it until it says that it has it."""
+    """The machine is sent it until it says that it has it."""
     RUNNING = "running"
     EXITED = "exited"
     """The place is free again; how the attempt ended waits for its coordinator."""

@@ -168,7 +168,7 @@ def _with_drop_ins(
         for part, linear in structured_parts(new[id(layer)]).items():
             path = f"{name}.{part}" if name else part
             chosen[path] = by_pattern[pattern]
-            # What cannot be held is told before anything long is begun.
+            # What cannot be held is refused before anything long is begun.
             _built(path, chosen[path], linear, generator=generator_of(0), meta=True)
     everywhere = cast(Iterator[tuple[str, nn.Module]], copied.named_modules(remove_duplicate=False))
     for path, part in list(everywhere):

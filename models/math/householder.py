@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from models.kernels.choice import kernels_take
 from models.kernels.reflectors import svd_factors
 from models.kernels.reflectors import svd_weight as kernel_weight
-from models.math.linalg import solve_unit_triangle
+from models.math.linalg import row_norms, solve_unit_triangle
 
 
 def staircase_entries(size: int, count: int) -> int:
@@ -58,7 +58,7 @@ def row_lengths(rows: Tensor) -> Tensor:
     """
     if rows.dtype == torch.float64:
         return _scaled_lengths(rows)
-    lengths = torch.linalg.vector_norm(rows, dim=-1, keepdim=True, dtype=torch.float64)
+    lengths = row_norms(rows, dtype=torch.float64)
     return lengths.masked_fill(lengths == 0, 1).to(rows.dtype)
 
 

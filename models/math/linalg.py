@@ -31,9 +31,9 @@ def solve_unit_triangle(matrix: Tensor, right: Tensor, *, upper: bool) -> Tensor
     return _linalg.solve_triangular(matrix, right, upper=upper, unitriangular=True)
 
 
-def row_norms(rows: Tensor) -> Tensor:
-    """Euclidean lengths `[..., m, 1]` of `[..., m, n]`."""
-    return _linalg.vector_norm(rows, dim=-1, keepdim=True)
+def row_norms(rows: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+    """Euclidean lengths `[..., m, 1]` of `[..., m, n]`, computed in `dtype`; null: that of rows."""
+    return _linalg.vector_norm(rows, dim=-1, keepdim=True, dtype=dtype)
 
 
 determinant: Callable[[Tensor], Tensor] = _linalg.det

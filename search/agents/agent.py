@@ -101,7 +101,7 @@ class Agent:
         self._uploads = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="upload")
 
     def run(self, stop: threading.Event, *, joined: Callable[[str], None]) -> None:
-        """Work until `stop` is set; `joined` is told the machine's name each time that it joins.
+        """Work until `stop` is set; `joined` gets the machine's name each time that it joins.
 
         Then what runs stores where it is and ends, for another attempt to go on from there.
 
@@ -398,7 +398,7 @@ class Agent:
             item = {"kind": "log", "size": len(grown.content), "cut": grown.cut}
             self._outbox.add(Word(attempt_id, item, content=grown.content, replaces="log"))
 
-    # What is told.
+    # What is reported.
 
     def _tell(self) -> None:
         """Say what there is to say, until it is all heard or the machine is over."""

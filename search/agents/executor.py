@@ -74,7 +74,7 @@ def slot_of(place: str) -> str:
 
 @dataclass(frozen=True)
 class AttemptTicket:
-    """All that an attempt is told beside its job; what else it needs it asks its agent."""
+    """All that an attempt is given beside its job; what else it needs it asks its agent."""
 
     attempt_id: str
     lease_seconds: float

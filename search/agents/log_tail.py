@@ -8,7 +8,7 @@ from typing import Final, final
 MOST_BYTES: Final = 1 << 20
 """How much of a log's end is kept."""
 EVERY_SECONDS: Final = 10.0
-"""How often a log that grows is told of."""
+"""How often a log that grows is reported."""
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def evaluated(
     *,
     between: Callable[[], None],
 ) -> Completion:
-    """Make a trial's file, answer with it, and store both the file and what is told of it.
+    """Make a trial's file, answer with it, and store both the file and what is reported of it.
 
     Its numbers are trained before, where the trial has `fine_tune`; `between` is called after each
     epoch.

@@ -113,7 +113,7 @@ class Coordinator:
         log_format: LogFormat = "text",
         ended: Callable[[str], None] | None = None,
     ) -> None:
-        """`ended` is told each study of ours that is over; attempts log in `log_format`.
+        """`ended` is called with each study of ours that is over; attempts log in `log_format`.
 
         Studies that no slot serves wait for `slot_wait_seconds` before they fail, and at first for
         up to `join_seconds` until there is any slot.

@@ -696,7 +696,7 @@ class StudyRun:
 
     def _end(self, state: StudyState, cause: StudyCause | None, detail: str | None) -> bool:
         """Enter the study's last state, unless a user has just steered it elsewhere."""
-        # Before the end is told: nobody comes back to a study that has ended.
+        # Before the end is written: nobody comes back to a study that has ended.
         self._ask_tell.copy.write()
         elapsed = self._uncounted_seconds()
         with self._study.database.write() as session:
@@ -714,7 +714,7 @@ class StudyRun:
 
 
 def _waits_at(spec: StudySpec, trial: TrialRecord) -> tuple[int, ...] | None:
-    """The epochs after which a trial is told whether it goes on; null: each.
+    """The epochs after which a trial learns whether it goes on; null: each.
 
     Elsewhere training waits for nobody, and what stops it comes as soon as it can.
     """

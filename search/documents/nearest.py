@@ -7,7 +7,7 @@ _ALIKE = 0.6
 """How alike two names are at least, 0 to 1, of which one is taken for the other misspelt."""
 _MANY = 20
 _NEAREST = 5
-"""Of many allowed names so many are told: those most alike."""
+"""Of many allowed names so many are shown: those most alike."""
 
 
 def meant(name: str, allowed: Iterable[str]) -> str:
@@ -28,8 +28,8 @@ def allowed_instead(name: str, allowed: Iterable[str], *, rest: str) -> str:
     if not known:
         return ""
     question = meant(name, known)
-    told = f"{question} allowed are" if question else "; allowed are"
+    text = f"{question} allowed are" if question else "; allowed are"
     if len(known) <= _MANY:
-        return f"{told} {', '.join(known)}"
+        return f"{text} {', '.join(known)}"
     near = get_close_matches(name, known, n=_NEAREST, cutoff=0.0)
-    return f"{told} {len(known)}, such as {', '.join(near)}; {rest}"
+    return f"{text} {len(known)}, such as {', '.join(near)}; {rest}"

@@ -147,10 +147,10 @@ class _Front:
 
     def words(self, point: Candidate) -> str:
         best = self.best
-        told = f"trial {point.trial}, {self._cost(point)}, {self._quality(point)}"
+        text = f"trial {point.trial}, {self._cost(point)}, {self._quality(point)}"
         if point.trial == best.trial:
-            return f"{told}, the best"
-        return f"{told} against {best.quality:.4g} of trial {best.trial} with {self._cost(best)}"
+            return f"{text}, the best"
+        return f"{text} against {best.quality:.4g} of trial {best.trial} with {self._cost(best)}"
 
     def _good(self, point: Candidate) -> float:
         return point.quality if self.quality.direction == "maximize" else -point.quality

@@ -19,7 +19,7 @@ def reference_files(evaluator: Evaluator, *, has_labels: bool) -> tuple[Referenc
     name = "quantize_dynamic"
     try:
         content = _dynamically_quantized(evaluator.model.SerializeToString())
-    # What it raises has no common root; that it raises is what a user is told.
+    # What it raises has no common root; that it raises is what a user reads.
     except Exception as error:
         return (ReferenceFile(name=name, reason=_sentence(error)),)
     try:

@@ -22,8 +22,8 @@ def driver_version(device: torch.device | str) -> str | None:
     """Give the version of the device's driver; None for a CPU, or where it is not known."""
     if torch.device(device).type != "cuda":
         return None
-    told = _first_match(Path("/proc/driver/nvidia/version"), r"Kernel Module\D*\s([\d.]+)\s")
-    return told or _asked_driver()
+    version = _first_match(Path("/proc/driver/nvidia/version"), r"Kernel Module\D*\s([\d.]+)\s")
+    return version or _asked_driver()
 
 
 @cache

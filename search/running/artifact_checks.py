@@ -78,9 +78,9 @@ def check_artifact(role: str, stream: BinaryIO, job: TrialJob) -> None:
         check(stream, size, job)
     except (CheckpointError, SpecError, ValueError, RecursionError) as error:
         if isinstance(error, ValidationError):
-            told = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, told["loc"])) or "document"
-            raise ReportRefused([Fault(role, f"{place}: {told['msg']}")]) from error
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"])) or "document"
+            raise ReportRefused([Fault(role, f"{place}: {first['msg']}")]) from error
         raise ReportRefused([Fault(role, str(error))]) from error
     finally:
         stream.seek(0)
@@ -205,9 +205,9 @@ def _check_state(prefix: str, found: Mapping[str, StoredTensor], layout: _Layout
 
 def _check_tensor(name: str, found: StoredTensor, *allowed: StoredTensor) -> None:
     if found not in allowed:
-        told = " or ".join(f"{one.dtype} {list(one.shape)}" for one in allowed)
+        wanted = " or ".join(f"{one.dtype} {list(one.shape)}" for one in allowed)
         raise CheckpointError(
-            f"tensor '{name}' is {found.dtype} {list(found.shape)}; allowed is {told}"
+            f"tensor '{name}' is {found.dtype} {list(found.shape)}; allowed is {wanted}"
         )
 
 

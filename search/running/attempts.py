@@ -284,11 +284,11 @@ def store_epochs(
     """Store epochs of a study's curves, each with its trial's number, and tell of them."""
     Metrics(session).put_all(study_id, metrics)
     Trials(session).set_all_epochs(study_id, {number: one.epoch for number, one in metrics})
-    told = [
+    reports = [
         {"trial": number, **{n: value for n, value in vars(one).items() if n not in _NOT_TOLD}}
         for number, one in metrics
     ]
-    Events(session).append_all(study_id, "epoch", told, _now())
+    Events(session).append_all(study_id, "epoch", reports, _now())
 
 
 def judge_epoch(

@@ -46,9 +46,9 @@ def check_network_report(stream: BinaryIO, size: int, job: EvaluateJob) -> None:
     if size > most:
         raise CheckpointError(f"it has {size} bytes; allowed are {most}")
     report = NetworkReport.model_validate_json(stream.read())
-    told: Mapping[str, object] = {layer.name: layer.choice for layer in report.layers}
-    if {*told} != {*job.sensitivities}:
+    reported: Mapping[str, object] = {layer.name: layer.choice for layer in report.layers}
+    if {*reported} != {*job.sensitivities}:
         raise CheckpointError("it tells of other layers than the study's network has")
-    for name, choice in told.items():
+    for name, choice in reported.items():
         if choice != job.trial.picks.get(name, UNCHANGED).choice:
             raise CheckpointError(f"it tells of another choice for the layer {name!r}")

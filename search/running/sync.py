@@ -317,7 +317,7 @@ class Taking:
         at_work: Sequence[AttemptRecord],
         places: Mapping[str, Sequence[int]],
     ) -> Mapping[str, dict[int, int]]:
-        """By attempt and epoch whose word is kept about the epochs that are told, and before."""
+        """By attempt and epoch whose word is kept about the epochs reported, and before."""
         told: defaultdict[str, dict[str, int]] = defaultdict(dict)
         epochs: defaultdict[str, set[int]] = defaultdict(set)
         for record in at_work:

@@ -364,8 +364,8 @@ class _Search:
                 found[trial.number] = [(rung, -NO_LIMIT) for rung in judged]
             elif turn < _MOST_JUDGED:
                 errors = search_options.go_on_below(place, level).clip(-NO_LIMIT, NO_LIMIT)
-                told = errors[reaches[place] : -1].tolist()
-                found[trial.number] = list(zip(judged, told, strict=True))
+                known = errors[reaches[place] : -1].tolist()
+                found[trial.number] = list(zip(judged, known, strict=True))
         return found
 
     def _judged(self, trial: TrialRecord) -> int:

@@ -49,7 +49,7 @@ class AskTellLoop:
     ) -> None:
         """`is_ready` says whether a trial that waits may begin, as far as measuring goes.
 
-        `uncounted_seconds` is how long the study has run since its row was told.
+        `uncounted_seconds` is how long the study has run since its row last said so.
         """
         self._study = study
         self._optuna_study = optuna_study

@@ -29,7 +29,7 @@ class ShownStudy:
     def __init__(
         self, database: Database, study_id: str, figures: Figures, *, first_trial_id: int
     ) -> None:
-        """`first_trial_id` is what Optuna is told as the id of trial 0; the others follow.
+        """`first_trial_id` is what Optuna gets as the id of trial 0; the others follow.
 
         Raises:
             NotFound: there is no such study.

@@ -60,7 +60,7 @@ MOST_OPTIONS_LOOKED_AT = 2_000_000
 """Combinations times options: about a second."""
 
 _MOST_UNKNOWN = 20
-"""So many names that nothing has are told of: each comes with all that are allowed."""
+"""So many names that nothing has are reported: each comes with all that are allowed."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -260,15 +260,15 @@ class SpaceDraw:
 
     def whole_choice(self, name: str, options: tuple[int, ...], *, allowed: tuple[int, ...]) -> int:
         """Draw one of a few whole numbers, or of those that the user names of all allowed ones."""
-        full, told = self._full(name), ", ".join(map(str, allowed))
+        full, choices = self._full(name), ", ".join(map(str, allowed))
         override = self.override(name)
         if isinstance(override, Range):
-            raise UnfitOverride(name, f"{full} is one of {told}; no range fits it")
+            raise UnfitOverride(name, f"{full} is one of {choices}; no range fits it")
         given = override.options if isinstance(override, Options) else (override,)
         for one in given if self.is_overridden(name) else ():
             # Neither `true` nor 8.0 is a whole number.
             if type(one) is not int or one not in allowed:
-                raise UnfitOverride(name, f"{full} is one of {told}, not {one!r}")
+                raise UnfitOverride(name, f"{full} is one of {choices}, not {one!r}")
         value = self._resolve(name, ChoiceDimension(name=full, options=options))
         assert isinstance(value, int)
         return value

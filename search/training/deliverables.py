@@ -20,17 +20,17 @@ _ANY_DIGEST = "0" * 64
 
 def stored_interface(interface: Interface) -> str:
     """An interface as JSON; without the names of classes or labels where they take too much."""
-    told = interface.model_dump_json()
-    if len(json.dumps(told)) <= LARGEST_INTERFACE:
-        return told
+    text = interface.model_dump_json()
+    if len(json.dumps(text)) <= LARGEST_INTERFACE:
+        return text
     unnamed = interface.answer.unnamed()
     return interface.model_copy(update={"answer": unnamed}).model_dump_json()
 
 
 def prepared_interface(prepared: Mapping[str, Any] | None) -> Interface | None:
     """The interface that preparing a study's data found; None before that."""
-    told = (prepared or {}).get("interface")
-    return Interface.model_validate_json(told) if isinstance(told, str) else None
+    text = (prepared or {}).get("interface")
+    return Interface.model_validate_json(text) if isinstance(text, str) else None
 
 
 def checkpoint_metadata(

@@ -182,7 +182,7 @@ class Progress(Spec):
 
 
 MOST_PROBES: Final = 1000
-"""Updates of an epoch of which gradients are told."""
+"""Updates of an epoch of which gradients are reported."""
 
 
 def _is_unsaid(value: object) -> bool:

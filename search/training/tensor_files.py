@@ -249,10 +249,10 @@ def _entry(
     name: str, entry: Any, data_size: int, widths: Mapping[str, int]
 ) -> tuple[StoredTensor, int, int]:
     """What the header says of one tensor, and from where to where its bytes go."""
-    told = cast(dict[str, Any], entry) if isinstance(entry, dict) else {}
-    dtype, sizes, offsets = (told.get(key) for key in ("dtype", "shape", "data_offsets"))
+    fields = cast(dict[str, Any], entry) if isinstance(entry, dict) else {}
+    dtype, sizes, offsets = (fields.get(key) for key in ("dtype", "shape", "data_offsets"))
     if (
-        len(told) != 3
+        len(fields) != 3
         or not isinstance(dtype, str)
         or not isinstance(sizes, list)
         or not isinstance(offsets, list)
@@ -332,9 +332,9 @@ def _shown(text: str) -> str:
 
 
 def _listed(values: list[Any]) -> str:
-    """Values of a header as a message quotes them; what is no plain one is told by its type."""
-    told = (repr(v) if isinstance(v, int | float | str) else type(v).__name__ for v in values)
-    return _shortened(f"[{', '.join(told)}]")
+    """Values of a header as a message quotes them; what is no plain one is named by its type."""
+    texts = (repr(v) if isinstance(v, int | float | str) else type(v).__name__ for v in values)
+    return _shortened(f"[{', '.join(texts)}]")
 
 
 def _shortened(text: str) -> str:

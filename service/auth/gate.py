@@ -301,8 +301,8 @@ def _answer(scope: Request, refused: Refused) -> Response:
     headers = Headers(scope=scope)
     # Who comes too often is counted, and fills no log.
     if refused.status != HTTPStatus.TOO_MANY_REQUESTS:
-        told = {"path": scope["path"], "reason": refused.detail}
-        _log.warning("a request was refused", extra=told)
+        fields = {"path": scope["path"], "reason": refused.detail}
+        _log.warning("a request was refused", extra=fields)
     navigates = scope["method"] == "GET" and "text/html" in headers.get("accept", "")
     if refused.status == HTTPStatus.UNAUTHORIZED and navigates and "authorization" not in headers:
         query = scope["query_string"].decode("latin-1")

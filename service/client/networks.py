@@ -198,8 +198,8 @@ def chosen_file(
     sign = -1.0 if quality.direction == "maximize" else 1.0
     chosen = min(points, key=lambda one: sign * (one.values["quality"] or 0.0))
     within = " within the limits" if limited_by else ""
-    told = any(report.agreement is not None for report in reports.values())
-    none = f"; none keeps {100 * least:g} %" if told and not agreeing and not limited_by else ""
+    measured = any(report.agreement is not None for report in reports.values())
+    none = f"; none keeps {100 * least:g} %" if measured and not agreeing and not limited_by else ""
     best = "highest" if sign < 0 else "lowest"
     return ChosenFile(chosen, f"the {best} {quality.metric}{within}{none}")
 

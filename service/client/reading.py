@@ -78,7 +78,7 @@ def _patient(kind: Any) -> Any:
     if origin is Literal or _is_a(kind, Enum):
         return Union[kind, str]  # noqa: UP007
     if origin is Annotated:
-        # The members of a union are told apart by a word, which is one of those that are known.
+        # The members of a union differ by a word, which is one of those that are known.
         apart = any(isinstance(part, FieldInfo) and part.discriminator for part in arguments[1:])
         return kind if apart else _patient(arguments[0])
     if origin in (Union, UnionType):

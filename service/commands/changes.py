@@ -90,8 +90,8 @@ def label(
     if name is None and chosen is None and notes is None:
         raise typer.BadParameter("name at least one of --name, --tag, --no-tags and --notes")
     study = asked.client.change_labels(study_id, name=name, tags=chosen, notes=notes)
-    told = f", tagged {', '.join(study.tags)}" if study.tags else ""
-    asked.show(study, f"study {described(study)}{told}")
+    tagged = f", tagged {', '.join(study.tags)}" if study.tags else ""
+    asked.show(study, f"study {described(study)}{tagged}")
 
 
 @asking

@@ -166,14 +166,14 @@ def _follow(asked: Asked, collection: CollectionDocument) -> None:
     Raises:
         typer.Exit: a study failed or was cancelled, or Ctrl-C ended the watching.
     """
-    told = _standing(collection)
+    shown = _standing(collection)
     try:
         while not collection.ended:
             time.sleep(_LOOK_SECONDS)
             collection = asked.client.collection(collection.id)
-            if _standing(collection) != told and not asked.as_json:
-                told = _standing(collection)
-                typer.echo(told)
+            if _standing(collection) != shown and not asked.as_json:
+                shown = _standing(collection)
+                typer.echo(shown)
     except KeyboardInterrupt:
         typer.echo(
             f"\nThe collection goes on. See it again: reflectory collections show {collection.id}; "

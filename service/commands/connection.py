@@ -150,7 +150,7 @@ def connected(server: str | None, data_dir: Path | None, *, as_json: bool) -> "G
         if as_json:
             typer.echo(error.problem.model_dump_json(exclude_none=True), err=True)
         else:
-            complain(*told(error.problem))
+            complain(*problem_lines(error.problem))
         raise typer.Exit(REFUSED) from error
     except Unreachable as error:
         ways = (
@@ -250,7 +250,7 @@ def fail(message: str, code: int, *, as_json: bool, ways: tuple[str, ...] = ()) 
     raise typer.Exit(code)
 
 
-def told(problem: "Problem") -> list[str]:
+def problem_lines(problem: "Problem") -> list[str]:
     """A problem, line by line: what it is, then one line for each fault."""
     faults = [f"{one.path}: {one.message}" if one.path else one.message for one in problem.errors]
     # A detail that is made of the faults says nothing beside them.

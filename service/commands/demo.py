@@ -223,7 +223,7 @@ def _first_url(process: subprocess.Popen[str], stdout: IO[str]) -> str:
 
 
 def _tell_nobody(_line: str) -> None:
-    """Programs are told all at the end."""
+    """Programs get all of it at the end."""
 
 
 def _tail(log: Path) -> list[str]:

@@ -211,7 +211,7 @@ def _lines(
     x: list[int | None] = []
     y: list[float | None] = []
     numbers: list[int | None] = []
-    told: list[str] = []
+    texts: list[str] = []
     for trial in trials:
         for place, axis in enumerate(axes):
             value = axis.values.get(trial.number)
@@ -219,13 +219,13 @@ def _lines(
             y.append(None if value is None else round(axis.place(value), 4))
             numbers.append(trial.number)
             shown = f"{value:.6g}" if isinstance(value, float) else str(value)
-            told.append(
+            texts.append(
                 "" if value is None else lines([f"trial {trial.number}", f"{axis.name} {shown}"])
             )
         x.append(None)
         y.append(None)
         numbers.append(None)
-        told.append("")
+        texts.append("")
     return {
         "type": "scatter",
         "mode": "lines+markers",
@@ -235,7 +235,7 @@ def _lines(
         "x": x,
         "y": y,
         "customdata": numbers,
-        "hovertext": told,
+        "hovertext": texts,
         "hoverinfo": "text",
         "connectgaps": False,
         "opacity": 1.0 if is_loud else 0.22,

@@ -88,7 +88,7 @@ class RequestMetrics(Collector):
         self._refusals.labels(reason).inc()
 
     def collect(self) -> Iterator[Metric]:
-        """The families; when each series began is told by no name that users would look for."""
+        """The families, without the times at which series began: no user looks for them."""
         counters: tuple[Any, ...] = (
             self._requests,
             self._refusals,

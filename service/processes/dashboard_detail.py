@@ -85,7 +85,7 @@ class WithDetails:
             while len(self._written) > _STUDIES:
                 self._written.pop(next(iter(self._written)))
         best = _best(trials, study.directions)
-        told = serialize_study_detail(
+        answer = serialize_study_detail(
             study,
             [],
             [],
@@ -95,14 +95,14 @@ class WithDetails:
             plotly_graph_objects=get_plotly_graph_objects(study.system_attrs),
             skipped_trial_numbers=[],
         )
-        del told["trials"], told["best_trials"]
+        del answer["trials"], answer["best_trials"]
         parts = (
             '{"trials": [',
             ", ".join(map(written.json, trials[after:])),
             '], "best_trials": [',
             ", ".join(map(written.json, best)),
             "], ",
-            json.dumps(told)[1:],
+            json.dumps(answer)[1:],
         )
         return "".join(parts).encode()
 
@@ -127,7 +127,7 @@ class _WrittenTrials:
         return text
 
     def _written(self, trial: FrozenTrial) -> str:
-        told: dict[str, Any] = {
+        answer: dict[str, Any] = {
             "trial_id": trial._trial_id,  # pyright: ignore[reportPrivateUsage]
             "study_id": self._study_number,
             "number": trial.number,
@@ -142,29 +142,29 @@ class _WrittenTrials:
         # Optuna gives a trial with one value, too, as a list.
         values = cast("list[float] | None", trial.values)
         if values is not None:
-            told["values"] = values
+            answer["values"] = values
         if trial.datetime_start is not None:
-            told["datetime_start"] = trial.datetime_start.isoformat()
+            answer["datetime_start"] = trial.datetime_start.isoformat()
         if trial.datetime_complete is not None:
-            told["datetime_complete"] = trial.datetime_complete.isoformat()
+            answer["datetime_complete"] = trial.datetime_complete.isoformat()
         params = ", ".join(
             self._parameter(name, value, trial.distributions[name])
             for name, value in trial.params.items()
         )
-        return f'{{"params": [{params}], {json.dumps(told)[1:]}'
+        return f'{{"params": [{params}], {json.dumps(answer)[1:]}'
 
     def _parameter(self, name: str, value: Any, distribution: BaseDistribution) -> str:
         known, end = self._distributions.get(name, (None, ""))
         if known is not distribution:
             end = f'"distribution": {json.dumps(serialize_distribution(distribution))}}}'
             self._distributions[name] = distribution, end
-        told = {
+        answer = {
             "name": name,
             "param_internal_value": distribution.to_internal_repr(value),
             "param_external_value": str(value),
             "param_external_pytyp": str(type(cast(object, value))),
         }
-        return f"{json.dumps(told)[:-1]}, {end}"
+        return f"{json.dumps(answer)[:-1]}, {end}"
 
 
 def _best(

@@ -54,14 +54,14 @@ def _notes(made: ExportOutcome | None) -> Iterator[str]:
 def _compared(found: Verification | None) -> str:
     if found is None:
         return ""
-    told = f"{found.runtime} {found.runtime_version}"
+    text = f"{found.runtime} {found.runtime_version}"
     if found.answers:
-        told += f": {found.same:,} of {found.answers:,} answers on validation data are the same"
-        told += f", {found.ties:,} are decided by rounding" if found.ties else ""
+        text += f": {found.same:,} of {found.answers:,} answers on validation data are the same"
+        text += f", {found.ties:,} are decided by rounding" if found.ties else ""
     elif found.samples:
-        told += f": the same numbers on {found.samples:,} validation samples"
+        text += f": the same numbers on {found.samples:,} validation samples"
     else:
-        told += ": the same numbers on random inputs"
+        text += ": the same numbers on random inputs"
     if found.chunks:
-        told += f", and in pieces of {enumerated(found.chunks)} steps"
-    return told
+        text += f", and in pieces of {enumerated(found.chunks)} steps"
+    return text

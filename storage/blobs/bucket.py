@@ -27,7 +27,7 @@ from storage.batches import batched
 from storage.blobs.artifacts import DIGEST, ArtifactStore, not_found
 from storage.blobs.blocks import BLOCK_BYTES, BlockList, BlockReader, block_count
 from storage.blobs.bucket_client import clients_of, read_whole
-from storage.blobs.bucket_errors import is_absent, status_of, told
+from storage.blobs.bucket_errors import is_absent, our_errors, status_of
 from storage.blobs.places import BucketPlace
 from storage.errors import (
     ArtifactDamaged,
@@ -120,7 +120,7 @@ class S3ArtifactStore:
         removed = 0
         for batch in batched(filter(DIGEST.fullmatch, artifact_ids), _DELETED_AT_ONCE):
             keys = [key for one in batch for key in (self._key(one), f"{self._lists}{one}")]
-            with told(str(self)):
+            with our_errors(str(self)):
                 answer = self._asked.delete_objects(
                     Bucket=self._bucket,
                     Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True},
@@ -132,13 +132,13 @@ class S3ArtifactStore:
 
     def size(self, artifact_id: str) -> int:
         """See `ArtifactStore`."""
-        with told(str(self)), _absent_told(artifact_id):
+        with our_errors(str(self)), _absent_as_ours(artifact_id):
             found = self._asked.head_object(Bucket=self._bucket, Key=self._key(artifact_id))
         return found["ContentLength"]
 
     def link(self, artifact_id: str, *, filename: str, seconds: int) -> str | None:
         """See `ArtifactStore`: a presigned URL, made without asking the server."""
-        with told(str(self)):
+        with our_errors(str(self)):
             return self._asked.generate_presigned_url(
                 "get_object",
                 Params={
@@ -155,7 +155,7 @@ class S3ArtifactStore:
         Raises:
             StoreRefused: it is not, or does not.
         """
-        with told(str(self)):
+        with our_errors(str(self)):
             self._asked.head_bucket(Bucket=self._bucket)
 
     def check_room(self) -> None:
@@ -165,14 +165,14 @@ class S3ArtifactStore:
             self.check_access()
             return
         self._proven_at = None
-        with told(str(self)):
+        with our_errors(str(self)):
             self._asked.put_object(Bucket=self._bucket, Key=f"{self._place.prefix}probe", Body=b"?")
         self._proven_at = time.monotonic()
 
     def is_new(self) -> bool:
         """Whether there is no artifact; not asked again once there was one."""
         if not self._was_used:
-            with told(str(self)):
+            with our_errors(str(self)):
                 found = self._asked.list_objects_v2(
                     Bucket=self._bucket, Prefix=self._artifacts, MaxKeys=1
                 )
@@ -207,7 +207,7 @@ class S3ArtifactStore:
         self, artifact_id: str, first: bytes, following: bytes, rest: BinaryIO
     ) -> None:
         key = self._key(artifact_id)
-        with told(str(self)):
+        with our_errors(str(self)):
             upload = self._bytes.create_multipart_upload(
                 Bucket=self._bucket, Key=key, ChecksumAlgorithm="SHA256"
             )["UploadId"]
@@ -223,7 +223,7 @@ class S3ArtifactStore:
             # Before the artifact appears, see Note [Blocks].
             blocks = BlockList(artifact_id, size, digests)
             self._put(f"{self._lists}{artifact_id}", blocks.to_bytes())
-            with told(str(self)):
+            with our_errors(str(self)):
                 self._bytes.complete_multipart_upload(
                     Bucket=self._bucket, Key=key, UploadId=upload, MultipartUpload={"Parts": parts}
                 )
@@ -233,7 +233,7 @@ class S3ArtifactStore:
 
     def _put_part(self, key: str, upload: str, number: int, block: bytes) -> "CompletedPartTypeDef":
         checksum = _checksum(block)
-        with told(str(self)):
+        with our_errors(str(self)):
             taken = self._bytes.upload_part(
                 Bucket=self._bucket,
                 Key=key,
@@ -245,7 +245,7 @@ class S3ArtifactStore:
         return {"PartNumber": number, "ETag": taken["ETag"], "ChecksumSHA256": checksum}
 
     def _put(self, key: str, content: bytes) -> None:
-        with told(str(self)):
+        with our_errors(str(self)):
             self._bytes.put_object(
                 Bucket=self._bucket,
                 Key=key,
@@ -256,7 +256,7 @@ class S3ArtifactStore:
     def _abort(self, key: str, upload: str) -> bool:
         """Let S3 forget an upload; one that it keeps is swept another time."""
         try:
-            with told(str(self)):
+            with our_errors(str(self)):
                 self._asked.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload)
         except StorageError as error:
             logger.warning("an upload was not aborted", extra={"reason": str(error)})
@@ -271,7 +271,7 @@ class S3ArtifactStore:
         def get() -> "GetObjectOutputTypeDef":
             return self._bytes.get_object(Bucket=self._bucket, Key=key, Range=part)
 
-        with told(str(self)), _absent_told(artifact_id):
+        with our_errors(str(self)), _absent_as_ours(artifact_id):
             try:
                 block, answer = read_whole(get)
             except ClientError as error:
@@ -287,7 +287,7 @@ class S3ArtifactStore:
         def get() -> "GetObjectOutputTypeDef":
             return self._bytes.get_object(Bucket=self._bucket, Key=f"{self._lists}{artifact_id}")
 
-        with told(str(self)):
+        with our_errors(str(self)):
             try:
                 return BlockList.parse(artifact_id, size, read_whole(get)[0])
             except ClientError as error:
@@ -313,7 +313,7 @@ class S3ArtifactStore:
     def _names(self, prefix: str) -> Iterator[tuple[str, datetime]]:
         """What stands behind a prefix in the keys that have it, and when it was written."""
         pages = self._asked.get_paginator("list_objects_v2")
-        with told(str(self)):
+        with our_errors(str(self)):
             for page in pages.paginate(Bucket=self._bucket, Prefix=prefix):
                 for item in page.get("Contents", []):
                     if "Key" in item and "LastModified" in item:
@@ -321,7 +321,7 @@ class S3ArtifactStore:
 
     def _unfinished(self, before: datetime) -> list[tuple[str, str]]:
         pages = self._asked.get_paginator("list_multipart_uploads")
-        with told(str(self)):
+        with our_errors(str(self)):
             return [
                 (upload["Key"], upload["UploadId"])
                 for page in pages.paginate(Bucket=self._bucket, Prefix=self._artifacts)
@@ -339,7 +339,7 @@ class S3ArtifactStore:
 
 
 @contextmanager
-def _absent_told(artifact_id: str) -> Generator[None]:
+def _absent_as_ours(artifact_id: str) -> Generator[None]:
     try:
         yield
     except ClientError as error:
@@ -354,7 +354,7 @@ def _check(artifact_id: str, digest: str) -> None:
 
 
 def _checksum(content: bytes) -> str:
-    """The SHA-256 as S3 is told it."""
+    """The SHA-256 as S3 is given it."""
     return base64.b64encode(hashlib.sha256(content).digest()).decode()
 
 

@@ -8,7 +8,7 @@ import stamina
 from botocore.config import Config
 from botocore.exceptions import ResponseStreamingError
 
-from storage.blobs.bucket_errors import BROKEN_WAYS, told
+from storage.blobs.bucket_errors import BROKEN_WAYS, our_errors
 from storage.blobs.places import BucketPlace
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def clients_of(place: BucketPlace) -> "tuple[S3Client, S3Client]":
     Raises:
         StoreRefused: the profile that the environment names is not there, or the like.
     """
-    with told(str(place)):
+    with our_errors(str(place)):
         session = boto3.session.Session()
         return (
             _client(session, place, connect_seconds=3, read_seconds=10, tries=3),

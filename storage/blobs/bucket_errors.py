@@ -54,7 +54,7 @@ def is_absent(error: ClientError) -> bool:
 
 
 @contextmanager
-def told(place: str) -> Generator[None]:
+def our_errors(place: str) -> Generator[None]:
     """Raise what S3 says about a place as one of our errors.
 
     Raises:

@@ -204,7 +204,7 @@ class LocalArtifactStore:
 
     @contextmanager
     def _found(self, artifact_id: str) -> Generator[Path]:
-        """The path of an artifact; that there is none is told from a folder that is gone."""
+        """The path of an artifact; that there is none differs from a folder that is gone."""
         path = self._path(artifact_id)
         with self._answering():
             try:

@@ -81,7 +81,7 @@ class Machines:
     ) -> MachineRecord:
         """Add a machine, or take the words of one that comes back in place of those before.
 
-        A name that another machine has is told apart by the beginning of the id.
+        To a name that another machine has the beginning of the id is added.
         """
         if self._is_anothers(name, machine_id):
             name = f"{name}-{machine_id[:6]}"

@@ -48,7 +48,7 @@ class Deliveries:
     def claim(self, delivery: DeliveryRecord, *, until: datetime) -> bool:
         """Take a due delivery for one try; False when another took it.
 
-        Nobody else sends it until then, when it is due again unless its end was told.
+        Nobody else sends it until then, when it is due again unless its end was written.
         """
         claimed = self._session.scalar(
             update(WebhookDeliveryRow)

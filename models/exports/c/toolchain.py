@@ -56,10 +56,10 @@ def described(flags: Sequence[str]) -> str:
         ExportError: it does not say its version.
     """
     named = compiler()
-    told = run([named, "--version"], Path.cwd()).decode(errors="replace")
+    answer = run([named, "--version"], Path.cwd()).decode(errors="replace")
     # `cc` calls itself so whichever it is.
     name = Path(shutil.which(named) or named).resolve().name
-    return " ".join([f"{name}: {told.partition(chr(10))[0].strip()}", *flags])
+    return " ".join([f"{name}: {answer.partition(chr(10))[0].strip()}", *flags])
 
 
 def write(file: CFile, folder: Path) -> None:
@@ -98,6 +98,6 @@ def flash_bytes(
         folder = Path(name)
         write(file, folder)
         run([by or compiler(), *STRICT, *flags, "-c", f"{file.name}.c", "-o", "it.o"], folder)
-        told = run([size, "it.o"], folder).decode().splitlines()[1].split()
+        sizes = run([size, "it.o"], folder).decode().splitlines()[1].split()
     # Code and constants, and what is copied from flash when a device starts.
-    return int(told[0]) + int(told[1])
+    return int(sizes[0]) + int(sizes[1])

@@ -216,19 +216,19 @@ class _Writing:
 
 
 def _metadata(spec: ModelSpec, options: FileOptions, network: Network) -> dict[str, str]:
-    told = {"format": FORMAT, "spec": spec.model_dump_json(), "reflectory.form": options.form}
-    told["reflectory.bits"] = str(spec.bits)
+    metadata = {"format": FORMAT, "spec": spec.model_dump_json(), "reflectory.form": options.form}
+    metadata["reflectory.bits"] = str(spec.bits)
     if options.quantization != "none":
-        told["reflectory.quantization"] = options.quantization
+        metadata["reflectory.quantization"] = options.quantization
     interface = options.interface
     if interface is not None:
-        told["reflectory.preprocessing"] = interface.model_dump_json(exclude={"answer"})
-        told["reflectory.labels"] = json.dumps(interface.answer.names, ensure_ascii=False)
-        told["reflectory.answer"] = interface.answer.model_dump_json(exclude=_NAMES)
-        told["reflectory.metric"] = interface.metric or ""
+        metadata["reflectory.preprocessing"] = interface.model_dump_json(exclude={"answer"})
+        metadata["reflectory.labels"] = json.dumps(interface.answer.names, ensure_ascii=False)
+        metadata["reflectory.answer"] = interface.answer.model_dump_json(exclude=_NAMES)
+        metadata["reflectory.metric"] = interface.metric or ""
     if options.stream and "initial_state" in dict(network.named_parameters()):
-        told["reflectory.initial_state"] = _first_states(network)
-    return told
+        metadata["reflectory.initial_state"] = _first_states(network)
+    return metadata
 
 
 def _first_states(network: Network) -> str:

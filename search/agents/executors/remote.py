@@ -92,7 +92,7 @@ class RemoteExecutor:
         self._to_tell: set[str] = set()
         self._to_cancel: dict[str, float] = {}
         self._heard: set[str] = set()
-        """Attempts whose ends are told; their bookings are to go."""
+        """Attempts whose ends are reported; their bookings are to go."""
         self._heard_at = clock()
         self._heard_since: float | None = None
         self._last_heard: Mapping[str, datetime] = {}
@@ -245,7 +245,7 @@ class RemoteExecutor:
                 Machines(session).note_changes(machines)
             if heard:
                 bookings.drop(heard)
-        # After the commit: where there was none, they are to be told still.
+        # After the commit: where there was none, it is still to be done.
         with self._lock:
             self._to_tell -= machines
             self._heard -= heard

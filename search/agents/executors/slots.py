@@ -81,4 +81,4 @@ def gpus() -> Sequence[Gpu]:
         raise ExecutorError(f"torch could not list the GPUs: {last}") from error
     except subprocess.TimeoutExpired as error:
         raise ExecutorError(f"torch did not list the GPUs in {_ASK_SECONDS:g} s") from error
-    return [Gpu(*told) for told in json.loads(answer.stdout)]
+    return [Gpu(*fields) for fields in json.loads(answer.stdout)]

@@ -132,7 +132,7 @@ _INPUT: Mapping[type[InputStep], Callable[[Any], str]] = {
         f"deviation ({_listed(step.deviations)})"
     ),
 }
-"""How each input step is told."""
+"""How each input step is described."""
 
 
 def _output(card: Card) -> Iterator[str]:
@@ -241,9 +241,9 @@ def _speed(card: Card) -> Iterator[str]:
     yield from table(titles, rows(), words=2)
     yield ""
     first = card.facts.speeds[0]
-    told = (f"{name.replace('_', ' ')} {first[name]}" for name in _CONDITIONS if first.get(name))
+    parts = (f"{name.replace('_', ' ')} {first[name]}" for name in _CONDITIONS if first.get(name))
     yield (
-        f'Conditions: {", ".join(told)}. Medians with 95 % intervals. "/ dense" is the speed '
+        f'Conditions: {", ".join(parts)}. Medians with 95 % intervals. "/ dense" is the speed '
         "divided by that of the dense model of the same size, timed in turn in the same runtime. "
         "Speeds differ between machines: measure on yours."
     )
@@ -253,7 +253,7 @@ _CONDITIONS = ("mode", "batch_size", "sequence_length", "threads")
 
 
 def _checked(card: Card) -> Iterator[str]:
-    known = {name: told.verification for name, told in card.outcomes.items() if not told.reason}
+    known = {name: one.verification for name, one in card.outcomes.items() if not one.reason}
     compared = {name: found for name, found in known.items() if found is not None}
     if compared:
         name = card.facts.metric.name

@@ -64,8 +64,8 @@ class LabelledFiles:
         def parsed() -> Arrays:
             train, test, labels = self.parts()
             matrices = [train.features, train.labels, test.features, test.labels]
-            told = json.dumps(labels or [str(number) for number in range(train.labels.width)])
-            arrays = {_NAMES: np.frombuffer(told.encode(), dtype=np.uint8)}
+            text = json.dumps(labels or [str(number) for number in range(train.labels.width)])
+            arrays = {_NAMES: np.frombuffer(text.encode(), dtype=np.uint8)}
             for name, rows in zip(names, matrices, strict=True):
                 arrays |= rows.arrays(name)
             return arrays

@@ -47,7 +47,7 @@ class Clock(Protocol):
     def batch(self) -> AbstractContextManager[None]:
         """Enclose the device's work on one batch, of training or of evaluation.
 
-        What it raises ends training as a whole, for all trials, of which none is told.
+        What it raises ends training as a whole, for all trials, and none is reported.
         """
         ...
 
@@ -96,5 +96,5 @@ class StackHooks(Clock, Protocol):
         ...
 
     def ended(self, entry: Entry, result: TrainingResult | Exception) -> None:
-        """Take what came of a trial; each is told once, and takes no time from then on."""
+        """Take what came of a trial, once for each; it takes no time from then on."""
         ...

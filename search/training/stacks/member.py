@@ -232,7 +232,7 @@ class Member:
 
     @property
     def is_probed(self) -> bool:
-        """Whether the next update's gradients are told of, beside those of the epoch's last."""
+        """Whether the next update's gradients are reported, beside those of the epoch's last."""
         every = self.training.probe_every
         is_due = every is not None and self.next_update % every == 0
         return is_due and len(self.progress.probes) < MOST_PROBES

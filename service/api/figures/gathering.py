@@ -221,10 +221,10 @@ def compared(
         (one.infos["quality"].metric, one.infos["quality"].unit): study.name for study, one in shown
     }
     if len(metrics) > 1:
-        told = ", ".join(
+        facts = ", ".join(
             f"{metric} ({unit}) of {name!r}" for (metric, unit), name in metrics.items()
         )
-        message = f"studies of different metrics are not compared: {told}; allowed is one metric"
+        message = f"studies of different metrics are not compared: {facts}; allowed is one metric"
         raise Refused([Fault("studies", message)])
     names = [study.name for study in studies]
     labels = [

@@ -41,7 +41,7 @@ def _server() -> str | None:
 
 
 def _version_of(server: str) -> str | None:
-    # Only where there is a server: the program's own version is told at once.
+    # Only where there is a server: the program's own version is printed at once.
     from service.client import Client, ClientError
 
     try:

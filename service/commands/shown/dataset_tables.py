@@ -19,7 +19,7 @@ def samples_of(facts: DatasetFacts | ArrayFacts) -> int:
 
 
 def _fact(name: str) -> Callable[[DatasetDocument], int | None]:
-    """A number that is told of samples, and not of arrays."""
+    """A number that belongs to samples, and not to arrays."""
     return lambda dataset: getattr(dataset.facts, name, None)
 
 

@@ -81,7 +81,7 @@ def _parts_of_network(model: NetworkDetail) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class _Words:
-    """How a sort of model is told of."""
+    """How a sort of model is shown."""
 
     suffix: str
     architecture: Callable[[Any], str]
@@ -89,7 +89,7 @@ class _Words:
     outputs: Callable[[Any], int | None]
     lines: Callable[[Any], dict[str, str]]
     parts: Callable[[Any], Iterator[tuple[str, str]]]
-    """Tensors or layers, with what is told of each."""
+    """Tensors or layers, with what is known of each."""
 
 
 _OF_MODELS = _Words(

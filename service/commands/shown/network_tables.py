@@ -104,10 +104,10 @@ def share(found: MetricOfFile | None) -> str:
     """A share in percent with its interval: `99.2 (97.1-99.8)`."""
     if found is None:
         return NONE
-    told = f"{100 * found.value:.1f}"
+    text = f"{100 * found.value:.1f}"
     if found.low is None or found.high is None:
-        return told
-    return f"{told} ({100 * found.low:.1f}-{100 * found.high:.1f})"
+        return text
+    return f"{text} ({100 * found.low:.1f}-{100 * found.high:.1f})"
 
 
 def choice_in_words(choice: Mapping[str, Any]) -> str:

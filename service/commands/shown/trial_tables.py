@@ -62,8 +62,8 @@ def trial_table(trial: TrialDetail) -> Table:
     for kind, reason in sorted(trial.missing.items()):
         lines[f"no {kind} file"] = reason
     for attempt in trial.attempts:
-        told = f"{attempt.state} on {attempt.slot}"
-        lines[f"attempt {attempt.number}"] = told + (f": {attempt.reason}" * bool(attempt.reason))
+        text = f"{attempt.state} on {attempt.slot}"
+        lines[f"attempt {attempt.number}"] = text + (f": {attempt.reason}" * bool(attempt.reason))
     title = f"Trial {trial.number}: {trial.outcome}"
     return lines_table(title, {what: value for what, value in lines.items() if value is not None})
 

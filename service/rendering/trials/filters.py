@@ -139,5 +139,5 @@ def _holds(found: Any, sign: str, value: str) -> bool:
     number = _number(value)
     if number is not None and isinstance(found, int | float) and not isinstance(found, bool):
         return _COMPARE[sign](found, number)
-    told = str(found).lower() if isinstance(found, bool) else str(found)
-    return sign in _EQUALS and _COMPARE[sign](told, value)
+    text = str(found).lower() if isinstance(found, bool) else str(found)
+    return sign in _EQUALS and _COMPARE[sign](text, value)

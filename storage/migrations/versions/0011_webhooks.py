@@ -1,4 +1,4 @@
-"""What is still to be told to the users' own servers."""
+"""What is still to be sent to the users' own servers."""
 
 import sqlalchemy as sa
 from alembic import op

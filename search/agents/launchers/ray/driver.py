@@ -36,7 +36,7 @@ _LEAVE_SECONDS = 8.0
 _FORCE_SECONDS = 90.0
 """How long one may take that is given back while the service goes on."""
 _MOST_SIGNS = 300
-"""How much of what Ray says of a failure is told."""
+"""How much of what Ray says of a failure is passed on."""
 _TOKEN_HINT = (
     ". A node that wants no token lets nobody with a token run anything: start every node with "
     "RAY_AUTH_MODE=token, or set REFLECTORY_RAY_OPEN=true"

@@ -13,7 +13,7 @@ Wish = Literal["any", "cpu", "cuda"]
 
 
 class Cluster(Spec):
-    """Which cluster is used, and how; the first thing that a driver is told."""
+    """Which cluster is used, and how; the first thing that a driver gets."""
 
     address: str = "auto"
     """What `ray.init` takes: `auto` or `host:port`; this machine is a node of it."""
