@@ -48,7 +48,7 @@ def lower_oom_score(score: int) -> None:
 
 
 def oom_score_may_change() -> bool:
-    """Whether we may say which process the kernel kills first; in a container it may be read-only."""
+    """Whether we may say which process is killed first; in a container that may be read-only."""
     return os.access(_OOM_SCORE, os.W_OK)
 
 
