@@ -42,6 +42,11 @@ def normal_(tensor: Tensor, deviation: float, *, generator: torch.Generator) -> 
     return tensor if tensor.is_meta else tensor.normal_(0, deviation, generator=generator)
 
 
+def he_normal_(tensor: Tensor, *, generator: torch.Generator) -> Tensor:
+    """Fill a stack `[..., out, in]` with N(0, 2 / in) in place."""
+    return normal_(tensor, math.sqrt(2 / tensor.shape[-1]), generator=generator)
+
+
 @torch.no_grad()
 def orthogonal_(tensor: Tensor, *, generator: torch.Generator) -> Tensor:
     """Fill a stack `[..., out, in]` with orthonormal rows, or columns if these are fewer.

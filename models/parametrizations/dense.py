@@ -11,16 +11,17 @@ from models.errors import SlotError
 from models.forms import DenseForm
 from models.linear import StructuredLinear
 from models.math.complex_matrices import real_form
-from models.math.initialisation import glorot_uniform_, identity_, orthogonal_
+from models.math.initialisation import glorot_uniform_, he_normal_, identity_, orthogonal_
 from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import Family
 from models.quantization import Matrices, Scheme
 from models.spec import Slot
 
-Start = Literal["glorot_uniform", "orthogonal", "identity"]
+Start = Literal["glorot_uniform", "he_normal", "orthogonal", "identity"]
 
 _STARTS = {
     "glorot_uniform": glorot_uniform_,
+    "he_normal": he_normal_,
     "orthogonal": orthogonal_,
     "identity": identity_,
 }
@@ -32,15 +33,18 @@ class Dense(Family):
     title: ClassVar[str] = "Dense"
     paper: ClassVar[str] = (
         "Glorot, Bengio: Understanding the difficulty of training deep feedforward neural networks "
-        "(AISTATS 2010), for the initialisation; Le, Jaitly, Hinton: A Simple Way to Initialize "
-        "Recurrent Networks of Rectified Linear Units (2015, arXiv:1504.00941), for the identity"
+        "(AISTATS 2010), for the initialisation; He, Zhang, Ren, Sun: Delving Deep into Rectifiers "
+        "(ICCV 2015, arXiv:1502.01852), for he_normal; Le, Jaitly, Hinton: A Simple Way to "
+        "Initialize Recurrent Networks of Rectified Linear Units (2015, arXiv:1504.00941), for the "
+        "identity"
     )
 
     kind: Literal["dense"] = "dense"
     initialisation: Start = Field(
         default="glorot_uniform",
-        description="start of W: Glorot-uniform, a random orthogonal matrix, or the identity "
-        "(IRNN; ones on the diagonal of a rectangle); complex matrices have the first alone",
+        description="start of W: Glorot-uniform, N(0, 2 / n_in) as by He, a random orthogonal "
+        "matrix, or the identity (IRNN; ones on the diagonal of a rectangle); complex matrices "
+        "have the first alone",
     )
 
     @classmethod

@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -293,6 +294,19 @@ def test_dropout_is_before_every_hidden_matrix(
     kept = last > passed * x
     torch.testing.assert_close(last, passed * x + torch.where(kept, x / 0.8**masks, 0))
     assert kept.double().mean().item() == pytest.approx(0.8**masks, abs=0.02)
+
+
+def test_hidden_matrices_from_hes_start_keep_a_relus_mean_square() -> None:
+    spec = spec_of(Mlp(hidden_size=256, layers=12), Dense(initialisation="he_normal"))
+    model = spec.build(seed=0)
+    assert isinstance(model, FeedForwardNetwork)
+    weight = model.hidden.get_parameter("weight")
+    assert weight.std().item() == pytest.approx(math.sqrt(2 / 256), rel=0.01)
+    assert weight.abs().max() > 4 * weight.std()  # of a uniform distribution no more than 1.8
+    x = torch.randn(200, 256, generator=torch.Generator().manual_seed(1))
+    for matrix in weight:
+        x = (x @ matrix.mT).relu()
+    assert 0.1 < x.square().mean().item() < 10  # from Glorot's start it is 2e-4
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES, ids=kind)

@@ -1,6 +1,7 @@
 """Deep networks of square layers on MNIST: ICLR figure 3, arXiv figure 5."""
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import product
 from typing import NamedTuple
 
 from models.architectures import AnyArchitecture, Mlp, Resnet
@@ -62,8 +63,19 @@ DEEP: Mapping[str, Deep] = {
         None,
     ),
 }
+_HE: Mapping[str, Deep] = {
+    "resnet-he": Deep(
+        "ResNet from He's start",
+        "As ResNet, with hidden matrices of variance 2 / n at first, where the others have 1 / n: "
+        f"the source does not say how its networks start. {_NOTE}.",
+        _resnet,
+        Dense(initialisation="he_normal"),
+        70,
+    ),
+}
 _PRESETS = ((128, 30), (32, 40))
 _SIZES = (*_PRESETS, *((128, depth) for depth in range(40, 101, 10)))
+_HE_SIZES = ((128, 60), (128, 100))
 _COUNTS = {
     "mlp-128-30": 597_130,
     "svd-mlp-128-30": 225_130,
@@ -101,6 +113,8 @@ _COUNTS = {
     "svd-mlp-128-100": 512_970,
     "resnet-128-100": 1_752_970,
     "svd-resnet-128-100": 512_970,
+    "resnet-he-128-60": 1_092_490,
+    "resnet-he-128-100": 1_752_970,
 }
 
 
@@ -112,8 +126,8 @@ def _claim(deep: Deep, depth: int, updates: int) -> Claim:
 
 def _rows() -> Iterator[Row]:
     recipe = by_passes(SPECTRAL_TRAINING, samples=MNIST_TRAIN, epochs=_EPOCHS)
-    for size, depth in _SIZES:
-        for kind, deep in DEEP.items():
+    for systems, sizes in ((DEEP, _SIZES), (_HE, _HE_SIZES)):
+        for (size, depth), (kind, deep) in product(sizes, systems.items()):
             system = System(
                 name=f"{kind}-{size}-{depth}",
                 title=f"{deep.title}, {depth} layers of {size}",

@@ -411,7 +411,9 @@ def test_options_that_would_take_long_to_look_at_are_refused_with_their_number()
         "training.optimizer": optimizers,
         "activation": activations,
         "dropout_masks": masks,
-        "dense.initialisation": {"options": ["glorot_uniform", "orthogonal", "identity"]},
+        "dense.initialisation": {
+            "options": ["glorot_uniform", "he_normal", "orthogonal", "identity"]
+        },
         "structured_inputs": structured,
     }
     with pytest.raises(SpecRefused, match=r"make \d+ combinations.*allowed are 4000"):
