@@ -38,37 +38,14 @@ def staircase_rows(packed: Tensor, positions: Tensor, *, size: int, count: int) 
     return flat.view(num_matrices, count, size)
 
 
-def staircase_sources(size: int, count: int) -> Tensor:
-    """Which packed number stands at each place of the flattened rows: `[m n]`.
-
-    Left of the staircase it is some number or other: `triu` takes it away.
-    """
-    sources = torch.zeros(count * size, dtype=torch.int64, device="cpu")
-    sources[staircase_positions(size, count)] = torch.arange(
-        staircase_entries(size, count), device="cpu"
-    )
-    return sources
-
-
 def row_lengths(rows: Tensor) -> Tensor:
     """Euclidean lengths `[..., m, 1]`; a zero row has length 1, so that dividing by it is harmless.
 
-    Rows neither overflow nor vanish when they are squared, those of single precision since that is
-    done in double: lengths from 1e-30 to 1e25 are exact to rounding.
+    Squared in double precision, rows neither overflow nor vanish: in single precision all lengths
+    are exact to rounding, in double those from 1e-150 to 1e150.
     """
-    if rows.dtype == torch.float64:
-        return _scaled_lengths(rows)
     lengths = row_norms(rows, dtype=torch.float64)
     return lengths.masked_fill(lengths == 0, 1).to(rows.dtype)
-
-
-def _scaled_lengths(rows: Tensor) -> Tensor:
-    """The same of rows that are divided by their largest entries before they are squared."""
-    largest = rows.abs().amax(-1, keepdim=True)
-    zero = largest == 0
-    largest = largest.masked_fill(zero, 1)
-    lengths = (rows / largest).square().sum(-1, keepdim=True).sqrt() * largest
-    return lengths.masked_fill(zero, 1)
 
 
 class _RowsOfLengthRootTwo(torch.autograd.Function):

@@ -62,7 +62,7 @@ class FrontExports:
             with MeasurementLock(self._lock) as lock, lock.shared():
                 export_trial(self._database, self._store, study_id, number, role)
         except ConversionError as error:
-            # A property of the architecture: the answer to a request for the file says so.
+            # This architecture has no such file, which is no fault.
             _log.info("no file is made", extra={**fields, "reason": str(error)})
         except (ExportError, CheckpointError) as error:
             _log.error("a point of the front lacks a file", extra={**fields, "reason": str(error)})

@@ -12,7 +12,6 @@ from models.math.householder import (
     staircase_entries,
     staircase_positions,
     staircase_rows,
-    staircase_sources,
 )
 from models.math.precision import raised
 from models.quantization import PackedDirections, Quantised, Scheme
@@ -54,7 +53,6 @@ class Staircase(nn.Module, Projected, Quantised):
 
     sign: Tensor | None
     _positions: Tensor
-    _sources: Tensor
     _row_of_entry: Tensor
 
     def __init__(self, size: int, count: int, *, num_matrices: int, start: Start) -> None:
@@ -63,7 +61,6 @@ class Staircase(nn.Module, Projected, Quantised):
         self.count = trainable_reflectors(size, count)
         positions = staircase_positions(size, self.count)
         self.register_buffer("_positions", positions, persistent=False)
-        self.register_buffer("_sources", staircase_sources(size, self.count), persistent=False)
         self.register_buffer("_row_of_entry", positions // size, persistent=False)
         # The 1 x 1 reflector is a sign, -1 like every reflector that is not the identity; it is
         # stored but not trained.
@@ -99,11 +96,8 @@ class Staircase(nn.Module, Projected, Quantised):
     def project_(self) -> None:
         """Bring every reflector to length 1 in place, which changes no product."""
         entries = raised(self.entries)
-        # `rows` takes several times as long: it is made for what flows back through it.
-        places = entries.index_select(1, self._sources)
-        rows = places.view(len(entries), self.count, self.size).triu()
-        lengths = row_lengths(rows).squeeze(-1).index_select(1, self._row_of_entry)
-        self.entries.copy_(entries / lengths)
+        lengths = row_lengths(self.spread(entries)).squeeze(-1)
+        self.entries.copy_(entries / lengths.index_select(1, self._row_of_entry))
 
     def schemes(self) -> Mapping[str, Scheme]:
         """Directions: W is orthogonal whatever the reflectors are rounded to."""

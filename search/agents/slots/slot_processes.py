@@ -219,7 +219,7 @@ class SlotProcesses:
             with self._lock:
                 slot = self._slots[name]
                 if slot.forks or not slot.waiting:
-                    # The process that was forked from goes on here.
+                    # Nothing waits, or the thread that forks just now takes it next.
                     return
                 start, process = slot.waiting[0], slot.process
                 if process is not None and process.takes(start):

@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,6 @@ from models.math.householder import (
     staircase_entries,
     staircase_positions,
     staircase_rows,
-    staircase_sources,
     svd_diagonal_low_rank,
     svd_weight,
 )
@@ -28,8 +28,6 @@ def test_packed_entries_spread_to_rows_with_rising_zeros(size: int, count: int) 
     packed = torch.arange(1.0, staircase_entries(size, count) + 1).expand(2, -1)
     rows = staircase_rows(packed, staircase_positions(size, count), size=size, count=count)
     assert torch.equal(rows[1], staircase(packed[1], size))
-    places = packed.index_select(1, staircase_sources(size, count))
-    assert torch.equal(places.view_as(rows).triu(), rows)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +141,7 @@ def test_rows_have_length_root_two_and_zero_rows_stay_zero() -> None:
 @pytest.mark.parametrize("length", [1e-45, 1e-30, 1.0, 1e25])
 def test_lengths_in_single_precision_are_those_in_double_but_for_rounding(length: float) -> None:
     rows = torch.randn(3, 40, generator=torch.Generator().manual_seed(6)) * length
-    expected = row_lengths(rows.double()).float()
+    expected = torch.tensor([[math.hypot(*row)] for row in rows.double().tolist()])
     assert torch.equal(row_lengths(rows), expected)
     assert (row_lengths(rows) > 0).all()
 
