@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx2
 import pytest
@@ -45,11 +46,18 @@ def post(server: Server, study_id: str, body: Any, key: str | None = None) -> ht
     return server.http.post(f"/v1/studies/{study_id}/trials", json=body, headers=headers)
 
 
-def number_of(answer: httpx2.Response) -> int:
-    assert answer.status_code == 202, answer.text
-    number = answer.json()["number"]
-    assert isinstance(number, int)
+def entered(server: Server, study_id: str, body: Any, key: str | None = None) -> int:
+    """The number of the trial that is asked for: of a busy server, not with the first answer."""
+    key = key or uuid4().hex
+
+    def answer_with_its_number() -> httpx2.Response | None:
+        answer = post(server, study_id, body, key=key)
+        assert answer.status_code == 202, answer.text
+        return answer if answer.json()["number"] is not None else None
+
+    answer = wait_until(answer_with_its_number, what="the trial's number")
     assert answer.headers["location"] == answer.json()["links"]["trial"]
+    number: int = answer.json()["number"]
     return number
 
 
@@ -70,7 +78,7 @@ def test_a_named_trial_overtakes_what_waits_and_counts_in_the_budget(server: Ser
         return [number for number, outcome in outcomes.items() if full and outcome == "queued"]
 
     waiting = wait_until(behind_full_slots, what="suggestions that wait")
-    number = number_of(post(server, study_id, NAMED))
+    number = entered(server, study_id, NAMED)
     assert number > max(waiting)
     study = server.wait(study_id)
     assert study["state"] == "finished"
@@ -90,13 +98,13 @@ def test_a_named_trial_overtakes_what_waits_and_counts_in_the_budget(server: Ser
 def test_a_finished_study_runs_on_for_a_named_trial_once_per_key(server: Server) -> None:
     study_id = server.submit({**SMALL, "budget": {"trials": 2, "epochs": 1}})
     server.wait(study_id)
-    assert [number_of(post(server, study_id, NAMED, key="mine")) for _ in range(2)] == [2, 2]
+    assert [entered(server, study_id, NAMED, key="mine") for _ in range(2)] == [2, 2]
     study = server.wait(study_id)
     assert study["progress"]["trials"]["complete"] == 3
     other = post(server, study_id, {**NAMED, "hyperparameters": {}}, key="mine")
     assert other.status_code == 422
     assert other.json()["errors"][0]["path"] == "Idempotency-Key"
-    assert number_of(post(server, study_id, NAMED, key="mine")) == 2
+    assert entered(server, study_id, NAMED, key="mine") == 2
     assert server.study(study_id)["state"] == "finished"
 
 
@@ -108,9 +116,9 @@ def test_a_repeated_configuration_and_one_over_a_limit_end_as_the_studys_rules_s
     server.wait(study_id)
     fixed = {"rnn.hidden_size": 10, "training.learning_rate": 0.003}
     own = {**NAMED, "parametrization": "dense", "hyperparameters": fixed}
-    first, again = (number_of(post(server, study_id, own)) for _ in range(2))
+    first, again = (entered(server, study_id, own) for _ in range(2))
     big = {**own, "hyperparameters": {**fixed, "rnn.hidden_size": 24}}
-    refused = number_of(post(server, study_id, big))
+    refused = entered(server, study_id, big)
     server.wait(study_id)
     trials = {trial["number"]: trial for trial in server.trials(study_id)}
     assert trials[first]["outcome"] == "complete"
@@ -164,7 +172,7 @@ def test_a_study_that_is_over_takes_no_trial(server: Server) -> None:
 def test_a_held_study_takes_a_trial_and_begins_it_when_it_is_resumed(server: Server) -> None:
     study_id = server.submit({**SMALL, "budget": {"trials": 2, "epochs": 1}})
     server.http.post(f"/v1/studies/{study_id}/pause")
-    number = number_of(post(server, study_id, NAMED))
+    number = entered(server, study_id, NAMED)
     assert server.study(study_id)["state"] in ("paused", "finished")
     server.http.post(f"/v1/studies/{study_id}/resume")
     server.wait(study_id)
@@ -186,9 +194,10 @@ def continued_while_it_is_there(server: Server) -> tuple[str, int, dict[str, Any
             return study["state"] == "finished" or study["progress"]["trials"]["complete"]
 
         wait_until(has_its_trial, what="the first trial")
-        answer = post(server, study_id, {"continues": 0})
+        answer = post(server, study_id, {"continues": 0}, key="once")
         if answer.status_code != 409 or "has no checkpoint any more" not in answer.text:
-            return study_id, number_of(answer), server.trials(study_id)[0]
+            number = entered(server, study_id, {"continues": 0}, key="once")
+            return study_id, number, server.trials(study_id)[0]
 
 
 def test_a_trial_goes_on_from_anothers_checkpoint_and_leaves_it_as_it_was(server: Server) -> None:
@@ -215,7 +224,7 @@ def test_a_trial_goes_on_from_anothers_checkpoint_and_leaves_it_as_it_was(server
 def test_a_continued_checkpoint_tells_what_it_goes_on_from(server: Server, tmp_path: Path) -> None:
     study_id = server.submit({**SMALL, "budget": {"trials": 1, "epochs": 2}})
     server.wait(study_id)
-    number = number_of(post(server, study_id, {"continues": 0}))
+    number = entered(server, study_id, {"continues": 0})
     # Not a second time trained: the same configuration of the search is.
     server.wait(study_id)
     content = server.http.get(f"/v1/studies/{study_id}/trials/{number}/checkpoint").content
