@@ -58,6 +58,10 @@ class _Seeds:
     failed: Sequence[Measured]
 
     @property
+    def count(self) -> int:
+        return len(self.values) + len(self.failed)
+
+    @property
     def mean(self) -> float | None:
         return statistics.fmean(self.values) if self.values else None
 
@@ -144,27 +148,26 @@ def _by_value(row: RowEntry, claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, 
 
 
 def _by_reaching(_row: RowEntry, claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, str | None]:
-    mean = seeds.mean
-    if seeds.failed or mean is None:
-        return "not reproduced", _failures(seeds)
-    reached = _SIGNS[claim.direction] * (mean - claim.value) >= 0
-    return _unsettled(claim, seeds) or (("reproduced" if reached else "not reproduced"), None)
+    return _by_most(claim, seeds, 2 * _reaching(claim, seeds) > seeds.count)
 
 
 def _by_failing(_row: RowEntry, claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, str | None]:
-    mean = seeds.mean
-    fails = mean is None or _SIGNS[claim.direction] * (mean - claim.value) < 0
-    found = ("reproduced" if fails else "not reproduced"), _failures(seeds) or None
-    return _unsettled(claim, seeds) or found
+    return _by_most(claim, seeds, 2 * _reaching(claim, seeds) < seeds.count)
 
 
-def _unsettled(claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, str] | None:
-    """That it is too early, where few seeds do not agree whether the value is reached."""
-    count = len(seeds.values) + len(seeds.failed)
-    reach = sum(_SIGNS[claim.direction] * (value - claim.value) >= 0 for value in seeds.values)
-    if reach in (0, count) or count >= SETTLING_SEEDS:
-        return None
-    return "not yet", f"{reach} of {count} seeds reach it; {SETTLING_SEEDS} settle it"
+def _by_most(claim: Claim, seeds: _Seeds, holds: bool) -> tuple[VerdictKind, str | None]:
+    """Most seeds decide: those that failed have no value, so that a mean would leave them out."""
+    reach = _reaching(claim, seeds)
+    agree = reach in (0, seeds.count)
+    split = f"{reach} of {seeds.count} seeds reach it"
+    if not agree and seeds.count < SETTLING_SEEDS:
+        return "not yet", f"{split}; {SETTLING_SEEDS} settle it"
+    why = "; ".join(filter(None, ["" if agree else split, _failures(seeds)]))
+    return ("reproduced" if holds else "not reproduced"), why or None
+
+
+def _reaching(claim: Claim, seeds: _Seeds) -> int:
+    return sum(_SIGNS[claim.direction] * (value - claim.value) >= 0 for value in seeds.values)
 
 
 _RULES: Mapping[str, Callable[[RowEntry, Claim, _Seeds], tuple[VerdictKind, str | None]]] = {

@@ -79,7 +79,8 @@ def _opening(cells: Sequence[Cell]) -> Iterator[str]:
         "A value counts as **reproduced** where the mean is no further below the printed one than "
         "that half, or than the standard error of the printed share, whichever is more (losses: "
         "above), as **better** beyond it on the other side. Claims are that a system reaches a "
-        "value within so many updates, or fails to. Below three seeds it is **not yet** known, nor "
+        "value within so many updates, or fails to; more than half of the seeds decide, and one "
+        "that breaks off does not reach it. Below three seeds it is **not yet** known, nor "
         "below five where the interval alone makes up for a mean that falls short, or where seeds "
         "do not agree whether a claim's value is reached; what **cannot be** reproduced says why."
     )

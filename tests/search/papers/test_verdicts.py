@@ -148,6 +148,23 @@ def test_few_seeds_that_do_not_agree_settle_no_claim(claim: type[Reaches | Fails
     assert verdict(half, 0.1, None, 0.1).kind == ("reproduced" if fails else "not reproduced")
 
 
+def test_most_seeds_decide_a_claim_and_those_that_failed_do_not_reach_it() -> None:
+    reaches = Reaches(metric="mse", direction="minimize", value=0.15, updates=100)
+    fails = Fails(metric="mse", direction="minimize", value=0.15, updates=100)
+    # The one value that there is would be their mean.
+    found = verdict(fails, None, None, 0.0003, None, None)
+    assert found.kind == "reproduced"
+    assert found.why is not None
+    assert found.why.startswith("1 of 5 seeds reach it; seed 0: diverged; ")
+    assert found.mean == 0.0003
+    assert verdict(reaches, None, None, 0.0003, None, None).kind == "not reproduced"
+    assert verdict(reaches, 0.1, 0.1, 0.1, None, 0.9).kind == "reproduced"
+    # No mean, which one seed can move as far as it likes.
+    assert verdict(reaches, 0.1, 0.1, 0.1, 0.1, 900).kind == "reproduced"
+    halves = [0.1, 0.1, 0.1, None, 0.9, 0.9]
+    assert {verdict(claim, *halves).kind for claim in (reaches, fails)} == {"not reproduced"}
+
+
 def test_too_few_updates_are_not_yet() -> None:
     claim = Fails(metric="mse", direction="minimize", value=0.15, updates=101)
     found = judge(row(claim), seeds(0.2, 0.2, 0.2))
