@@ -74,6 +74,11 @@ def test_optimizers_and_clipping_can_be_searched() -> None:
     assert (training.optimizer, training.clip_value) == ("adagrad", 2.0)
 
 
+def test_plain_steps_may_be_as_long_as_language_models_take_them() -> None:
+    training = drawn({"learning_rate": 30, "optimizer": "sgd"}).spec.training
+    assert (training.optimizer, training.learning_rate) == ("sgd", 30)
+
+
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
@@ -83,6 +88,7 @@ def test_optimizers_and_clipping_can_be_searched() -> None:
         ("nan_recovery", 2, ["2", "less than or equal to 1"]),
         ("clip_value", -1, ["-1", "greater than 0"]),
         ("learning_rate", None, ["None", "number"]),
+        ("learning_rate", 1_001, ["1001", "less than or equal to 1000"]),
         ("batch_size", None, ["None", "integer"]),
     ],
 )
