@@ -147,12 +147,12 @@ def _section(table: TableDocument, results: Sequence[Result], finding: str | Non
     yield from _searched([result for result in results if result.is_searched], beside=printed)
     remarks = dict[str, list[str]]()
     for result in printed:
-        row, failed = result.row, [cell for cell in result.cells if cell.value is None]
+        row = result.row
         said = (
             row.erratum,
             row.deviation,
             row.unreachable,
-            *(f"Seed {cell.seed}: {cell.reason}" for cell in failed),
+            *_failures(result),
             *(_so_far(cell, row) for cell in result.unfinished),
         )
         for sentence in said:
@@ -163,6 +163,17 @@ def _section(table: TableDocument, results: Sequence[Result], finding: str | Non
         yield f"- {'All rows' if whole else ', '.join(keys)}: {sentence}"
     if remarks:
         yield ""
+
+
+def _failures(result: Result) -> Iterator[str]:
+    """Why seeds failed, and where seeds do not agree how many reach what is claimed."""
+    why = result.verdict.why
+    if why is not None and result.verdict.kind in ("reproduced", "not reproduced"):
+        yield why[0].upper() + why[1:]
+        return
+    for cell in result.cells:
+        if cell.value is None:
+            yield f"Seed {cell.seed}: {cell.reason}"
 
 
 def _so_far(cell: Cell, row: RowEntry) -> str:
