@@ -98,7 +98,7 @@ class TrainingSpec(Spec):
         gt=0,
         le=1_000,
         description="the optimizer's step size in the first epoch. Plain sgd on the mean loss of a "
-        "word takes 1 to 30 where language models are trained",
+        "word takes 1 to 30 where language models are trained (Merity et al. 2018: 30)",
     )
     batch_size: int = Field(default=64, ge=1, le=65536, description="samples per step")
     decay: float = Field(

@@ -152,7 +152,7 @@ def _section(table: TableDocument, results: Sequence[Result], finding: str | Non
             row.erratum,
             row.deviation,
             row.unreachable,
-            *_failures(result),
+            *_about_seeds(result),
             *(_so_far(cell, row) for cell in result.unfinished),
         )
         for sentence in said:
@@ -165,7 +165,7 @@ def _section(table: TableDocument, results: Sequence[Result], finding: str | Non
         yield ""
 
 
-def _failures(result: Result) -> Iterator[str]:
+def _about_seeds(result: Result) -> Iterator[str]:
     """Why seeds failed, and where seeds do not agree how many reach what is claimed."""
     why = result.verdict.why
     if why is not None and result.verdict.kind in ("reproduced", "not reproduced"):
