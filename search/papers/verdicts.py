@@ -30,10 +30,14 @@ class Measured:
 
     seed: int
     value: float | None
-    """On test data, by the claim's metric; null where the training failed."""
+    """On test data, by the claim's metric; null where the training failed, or has not ended."""
     updates: int
     reason: str | None = None
-    """Why there is no value."""
+    """Why it failed."""
+    unfinished: bool = False
+    """Whether the training has not ended."""
+    validations: Sequence[float] = ()
+    """The metric on validation data after some of its updates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +47,8 @@ class Verdict:
     kind: VerdictKind
     why: str | None = None
     seeds: int = 0
-    """That ended, failed ones included."""
+    """That decide: those that ended, failed ones included, and those that reach what is claimed
+    before they end."""
     mean: float | None = None
     """Of the seeds that have a value."""
     half_width: float | None = None
@@ -56,10 +61,12 @@ class Verdict:
 class _Seeds:
     values: Sequence[float]
     failed: Sequence[Measured]
+    early: Sequence[Measured]
+    """Those that reach what is claimed before they end."""
 
     @property
     def count(self) -> int:
-        return len(self.values) + len(self.failed)
+        return len(self.values) + len(self.failed) + len(self.early)
 
     @property
     def mean(self) -> float | None:
@@ -73,20 +80,25 @@ class _Seeds:
 def judge(row: RowEntry, measured: Sequence[Measured]) -> Verdict:
     """The verdict on a row, by the seeds that were trained of it.
 
+    Of a training that has not ended nothing is known but that it reaches what is claimed, once it
+    does so on validation data: no later update can undo that.
+
     Args:
         row: the row, with its claim.
         measured: one for each seed.
     """
+    ended = [one for one in measured if not one.unfinished]
     seeds = _Seeds(
-        values=[one.value for one in measured if one.value is not None],
-        failed=[one for one in measured if one.value is None],
+        values=[one.value for one in ended if one.value is not None],
+        failed=[one for one in ended if one.value is None],
+        early=[one for one in measured if one.unfinished and _is_early(row.claim, one)],
     )
-    kind, why = _kind(row, measured, seeds)
+    kind, why = _kind(row, ended, seeds)
     mean = seeds.mean
     return Verdict(
         kind=kind,
         why=why,
-        seeds=len(measured),
+        seeds=seeds.count,
         mean=mean,
         half_width=seeds.half_width,
         difference=None if mean is None or row.claim is None else mean - row.claim.value,
@@ -107,22 +119,33 @@ def _share_error(row: RowEntry) -> float:
 
 
 def _kind(
-    row: RowEntry, measured: Sequence[Measured], seeds: _Seeds
+    row: RowEntry, ended: Sequence[Measured], seeds: _Seeds
 ) -> tuple[VerdictKind, str | None]:
     if row.unreachable is not None:
         return "cannot be", row.unreachable
     if row.claim is None:
         return "cannot be", "nothing is printed that could be compared"
-    enough = [one for one in measured if _is_long_enough(row.claim, one)]
-    if len(enough) < FEWEST_SEEDS:
-        short = len(measured) - len(enough)
-        missing = f"{len(enough)} of {FEWEST_SEEDS} seeds"
+    short = sum(not _is_long_enough(row.claim, one) for one in ended)
+    enough = seeds.count - short
+    if enough < FEWEST_SEEDS:
+        missing = f"{enough} of {FEWEST_SEEDS} seeds"
         return "not yet", missing + (f", {short} with too few updates" if short else "")
     return _RULES[row.claim.kind](row, row.claim, seeds)
 
 
 def _is_long_enough(claim: Claim, one: Measured) -> bool:
     return isinstance(claim, PrintedValue) or one.value is None or one.updates >= claim.updates
+
+
+def _is_early(claim: Claim | None, one: Measured) -> bool:
+    """A printed value is one of the end: it is not claimed to be reached by some update."""
+    if claim is None or isinstance(claim, PrintedValue):
+        return False
+    return any(_is_reached(claim, value) for value in one.validations)
+
+
+def _is_reached(claim: Claim, value: float) -> bool:
+    return _SIGNS[claim.direction] * (value - claim.value) >= 0
 
 
 def _failures(seeds: _Seeds) -> str:
@@ -160,14 +183,17 @@ def _by_most(claim: Claim, seeds: _Seeds, holds: bool) -> tuple[VerdictKind, str
     reach = _reaching(claim, seeds)
     agree = reach in (0, seeds.count)
     split = f"{reach} of {seeds.count} seeds reach it"
+    if seeds.early:
+        split += f", {len(seeds.early)} before they end"
     if not agree and seeds.count < SETTLING_SEEDS:
         return "not yet", f"{split}; {SETTLING_SEEDS} settle it"
-    why = "; ".join(filter(None, ["" if agree else split, _failures(seeds)]))
+    is_plain = agree and not seeds.early
+    why = "; ".join(filter(None, ["" if is_plain else split, _failures(seeds)]))
     return ("reproduced" if holds else "not reproduced"), why or None
 
 
 def _reaching(claim: Claim, seeds: _Seeds) -> int:
-    return sum(_SIGNS[claim.direction] * (value - claim.value) >= 0 for value in seeds.values)
+    return len(seeds.early) + sum(_is_reached(claim, value) for value in seeds.values)
 
 
 _RULES: Mapping[str, Callable[[RowEntry, Claim, _Seeds], tuple[VerdictKind, str | None]]] = {

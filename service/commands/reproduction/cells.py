@@ -54,7 +54,14 @@ class Cell(Spec):
     @property
     def measured(self) -> Measured:
         """As verdicts take it."""
-        return Measured(seed=self.seed, value=self.value, updates=self.updates, reason=self.reason)
+        return Measured(
+            seed=self.seed,
+            value=self.value,
+            updates=self.updates,
+            reason=self.reason,
+            unfinished=self.unfinished,
+            validations=[point.validation for point in self.curve],
+        )
 
 
 def document_for(row: RowEntry, seed: int) -> dict[str, Any]:

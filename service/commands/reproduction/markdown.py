@@ -79,8 +79,9 @@ def _opening(cells: Sequence[Cell]) -> Iterator[str]:
         "A value counts as **reproduced** where the mean is no further below the printed one than "
         "that half, or than the standard error of the printed share, whichever is more (losses: "
         "above), as **better** beyond it on the other side. Claims are that a system reaches a "
-        "value within so many updates, or fails to; more than half of the seeds decide, and one "
-        "that breaks off does not reach it. Below three seeds it is **not yet** known, nor "
+        "value within so many updates, or fails to; more than half of the seeds decide. One that "
+        "breaks off does not reach it; one that reaches it on validation data counts before its "
+        "end. Below three seeds it is **not yet** known, nor "
         "below five where the interval alone makes up for a mean that falls short, or where seeds "
         "do not agree whether a claim's value is reached; what **cannot be** reproduced says why."
     )
@@ -191,7 +192,8 @@ def _left(table: TableDocument, results: Sequence[Result]) -> Iterator[str]:
     if not left:
         return
     hours = sum(result.row.predicted_seconds for result in left) / _SECONDS_AN_HOUR
-    seeds = SETTLING_SEEDS if any(len(r.cells) >= FEWEST_SEEDS for r in left) else FEWEST_SEEDS
+    some = any(r.verdict.seeds >= FEWEST_SEEDS for r in left)
+    seeds = SETTLING_SEEDS if some else FEWEST_SEEDS
     rows = "1 row" if len(left) == 1 else f"{len(left)} rows"
     yield (
         f"Left: {rows}, predicted to take {hours:,.1f} hours of one core for each seed, "

@@ -107,7 +107,7 @@ def results_of(
         own = cells_of(row, table.name, known)
         ended = [cell for cell in own if not cell.unfinished]
         unfinished = [cell for cell in own if cell.unfinished]
-        verdict = judge(judged, [cell.measured for cell in ended])
+        verdict = judge(judged, [cell.measured for cell in own])
         found.append(Result(row, ended, unfinished, verdict))
     return found
 

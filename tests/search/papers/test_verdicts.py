@@ -165,6 +165,35 @@ def test_most_seeds_decide_a_claim_and_those_that_failed_do_not_reach_it() -> No
     assert {verdict(claim, *halves).kind for claim in (reaches, fails)} == {"not reproduced"}
 
 
+def unfinished(*validations: float) -> Measured:
+    return Measured(seed=9, value=None, updates=50, unfinished=True, validations=validations)
+
+
+@pytest.mark.parametrize("claim", [Reaches, Fails])
+def test_what_reaches_a_claim_before_its_end_counts(claim: type[Reaches | Fails]) -> None:
+    below = claim(metric="mse", direction="minimize", value=0.15, updates=100)
+    reached, open_still, bare = unfinished(0.2, 0.1, 0.2), unfinished(0.2, 0.16), unfinished()
+    kind = "reproduced" if claim is Reaches else "not reproduced"
+    found = judge(row(below), [reached] * 3)
+    assert (found.kind, found.why) == (kind, "3 of 3 seeds reach it, 3 before they end")
+    assert (found.seeds, found.mean, found.difference) == (3, None, None)
+    mixed = judge(row(below), [*seeds(0.1, 0.12), reached])
+    assert (mixed.kind, mixed.why) == (kind, "3 of 3 seeds reach it, 1 before they end")
+    assert mixed.mean == pytest.approx(0.11)
+    split = judge(row(below), [*seeds(0.1, 0.2), reached])
+    assert split.why == "2 of 3 seeds reach it, 1 before they end; 5 settle it"
+    # What has not reached it may do so later, or never.
+    few = judge(row(below), [*seeds(0.2, 0.2), open_still, bare])
+    assert (few.kind, few.why, few.seeds) == ("not yet", "2 of 3 seeds", 2)
+    higher = claim(metric="accuracy", direction="maximize", value=0.15, updates=100)
+    assert judge(row(higher), [unfinished(0.1, 0.2, 0.1)] * 3).kind == kind
+
+
+def test_a_printed_value_is_one_of_the_end() -> None:
+    found = judge(row(printed(0.1)), [unfinished(0.9)] * 3)
+    assert (found.kind, found.why, found.seeds) == ("not yet", "0 of 3 seeds", 0)
+
+
 def test_too_few_updates_are_not_yet() -> None:
     claim = Fails(metric="mse", direction="minimize", value=0.15, updates=101)
     found = judge(row(claim), seeds(0.2, 0.2, 0.2))

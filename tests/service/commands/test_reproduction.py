@@ -191,6 +191,32 @@ def test_a_training_that_has_not_ended_is_no_seed_until_it_has() -> None:
     assert "has not ended" not in as_document([UCR], [long, ended])
 
 
+def test_a_claim_is_decided_by_seeds_that_reach_it_before_they_end() -> None:
+    table = TABLES["addition"].document()
+    one = row("T=30/lstm-128", table)
+    points = [CurvePoint(updates=400 * n, validation=value) for n, value in ((1, 0.17), (2, 0.07))]
+    paused = [
+        cell(
+            one,
+            seed,
+            None,
+            table="addition",
+            reason=None,
+            unfinished=True,
+            epochs=2,
+            updates=800,
+            curve=points,
+        )
+        for seed in range(3)
+    ]
+    text = as_document([table], paused)
+    assert "| T=30/lstm-128 | <= 0.15 | – | – | 67,457 | 3 | 8,000 | – | reproduced |\n" in text
+    assert "- T=30/lstm-128: 3 of 3 seeds reach it, 3 before they end\n" in text
+    assert "T=30/lstm-128: Seed 2 has not ended: 800 of 8,000 updates" in text
+    assert "| T=30/lstm-128 | <= 0.15 | – " in as_document([table], paused[:2])
+    assert "| 2 | 8,000 | – | not yet |" in as_document([table], paused[:2])
+
+
 def test_what_was_found_stands_with_its_table_and_in_short_above_all() -> None:
     text = as_document([UCR], [], findings={SUMMARY: "- None yet.", "ucr": "They are small."})
     assert text.index("## In short\n\n- None yet.") < text.index("## UCR time series (`ucr`)")
