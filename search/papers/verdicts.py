@@ -36,8 +36,8 @@ class Measured:
     """Why it failed."""
     unfinished: bool = False
     """Whether the training has not ended."""
-    validations: Sequence[float] = ()
-    """The metric on validation data after some of its updates."""
+    best_validation: float | None = None
+    """Of what has not ended: its best value on validation data; null where nothing is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ def judge(row: RowEntry, measured: Sequence[Measured]) -> Verdict:
     seeds = _Seeds(
         values=[one.value for one in ended if one.value is not None],
         failed=[one for one in ended if one.value is None],
-        early=[one for one in measured if one.unfinished and _is_early(row.claim, one)],
+        early=[one for one in measured if is_decided(row.claim, one.best_validation)],
     )
     kind, why = _kind(row, ended, seeds)
     mean = seeds.mean
@@ -137,11 +137,14 @@ def _is_long_enough(claim: Claim, one: Measured) -> bool:
     return isinstance(claim, PrintedValue) or one.value is None or one.updates >= claim.updates
 
 
-def _is_early(claim: Claim | None, one: Measured) -> bool:
-    """A printed value is one of the end: it is not claimed to be reached by some update."""
-    if claim is None or isinstance(claim, PrintedValue):
+def is_decided(claim: Claim | None, best_validation: float | None) -> bool:
+    """Whether a training that has not ended shows that what is claimed is reached.
+
+    A printed value is one of the end: it is not claimed to be reached by some update.
+    """
+    if claim is None or best_validation is None or isinstance(claim, PrintedValue):
         return False
-    return any(_is_reached(claim, value) for value in one.validations)
+    return _is_reached(claim, best_validation)
 
 
 def _is_reached(claim: Claim, value: float) -> bool:

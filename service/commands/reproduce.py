@@ -71,6 +71,14 @@ def reproduce(
             "training came is kept in --results in any case.",
         ),
     ] = False,
+    until_decided: Annotated[
+        bool,
+        typer.Option(
+            "--until-decided",
+            help="Pause a training as soon as its validation data show that it reaches what the "
+            "paper says is reached, or is not: later updates do not change the verdict.",
+        ),
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Say each result as it comes.")] = False,
     form: Annotated[
         _Form,
@@ -124,6 +132,7 @@ def reproduce(
             seeds=seeds,
             budget_seconds=None if budget is None else _seconds(budget),
             unfinished=unfinished,
+            until_decided=until_decided,
             watch=watch,
             form=form,
             results=results,
@@ -147,6 +156,7 @@ def _train(
     seeds: int,
     budget_seconds: float | None,
     unfinished: bool,
+    until_decided: bool,
     watch: bool,
     form: _Form,
     results: Path | None,
@@ -167,10 +177,10 @@ def _train(
                 value = f"paused after {cell.updates:,} of {plan.row.updates:,} updates"
             typer.echo(f"{plan.row.key}, seed {cell.seed}: {value}, {cell.seconds:.0f} s", err=True)
 
-    todo = plans(table.name, chosen, seeds=seeds, done=cells)
+    todo = plans(table.name, chosen, seeds=seeds, done=cells, until_decided=until_decided)
     if not unfinished:
         _refuse_too_small(todo, budget_seconds)
-    run = Reproduction(asked.client, budget_seconds, finished)
+    run = Reproduction(asked.client, budget_seconds, finished, until_decided)
     run.run(todo)
     found = results_of(table, chosen, cells, refused=run.refused)
     _show(asked, found, title=table.title, form=form)

@@ -20,8 +20,8 @@ class BadResults(Exception):
     """A line of a file of results is none; the message names the file and the line."""
 
 
-def _is_false(value: object) -> bool:
-    return value is False
+def _is_default(value: object) -> bool:
+    return value is False or value is None
 
 
 class Cell(Spec):
@@ -37,9 +37,14 @@ class Cell(Spec):
     reason: str | None = Field(description="why it failed")
     unfinished: bool = Field(
         default=False,
-        exclude_if=_is_false,
+        exclude_if=_is_default,
         description="whether the budget was used up before the training ended, of which `epochs` "
         "and `curve` tell so much",
+    )
+    best_validation: float | None = Field(
+        default=None,
+        exclude_if=_is_default,
+        description="of a training that has not ended, whichever epoch has it",
     )
     updates: int
     epochs: int
@@ -60,7 +65,7 @@ class Cell(Spec):
             updates=self.updates,
             reason=self.reason,
             unfinished=self.unfinished,
-            validations=[point.validation for point in self.curve],
+            best_validation=self.best_validation,
         )
 
 

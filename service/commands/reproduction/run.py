@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from search.documents.papers import Claim, RowEntry
+from search.papers.verdicts import is_decided
 from service.api.studies.schemas import StudyDocument
-from service.api.trials.schemas import TrialDocument
+from service.api.trials.schemas import EpochDocument, TrialDocument
 from service.client import Client, Refused
 from service.commands.reproduction.cells import Cell, digest_of, document_for
 from service.commands.reproduction.curves import curve_of
@@ -43,7 +44,12 @@ class Plan:
 
 
 def plans(
-    table: str, rows: Iterable[RowEntry], *, seeds: int, done: Iterable[Cell]
+    table: str,
+    rows: Sequence[RowEntry],
+    *,
+    seeds: int,
+    done: Iterable[Cell],
+    until_decided: bool = False,
 ) -> Sequence[Plan]:
     """What is left to be trained of some rows, the cheapest row first.
 
@@ -53,8 +59,14 @@ def plans(
             printed, what is measured stands alone.
         seeds: how many of each, from 0.
         done: cells that are known.
+        until_decided: whether a seed is done that reaches what is claimed before its end.
     """
-    known = {(cell.table, cell.row, cell.seed, cell.digest) for cell in done if not cell.unfinished}
+    claims = {row.key: row.claim for row in rows} if until_decided else {}
+    known = {
+        (cell.table, cell.row, cell.seed, cell.digest)
+        for cell in done
+        if not cell.unfinished or is_decided(claims.get(cell.row), cell.best_validation)
+    }
     found: list[Plan] = []
     trained = [row for row in rows if row.unreachable is None or row.claim is None]
     for row in sorted(trained, key=lambda row: row.predicted_seconds):
@@ -74,7 +86,9 @@ class Reproduction:
     budget_seconds: float | None
     """Of device time; None: any."""
     finished: Callable[[Plan, Cell], None]
-    """Called with each cell as it ends, and with those that the end of the budget paused."""
+    """Called with each cell as it ends, and with those that are paused before."""
+    until_decided: bool = False
+    """Whether a training is paused once it reaches what is claimed."""
     refused: dict[str, str] = field(default_factory=dict[str, str])
     """Rows that the server does not take, by key, and why: their data are missing."""
     lost: dict[str, str] = field(default_factory=dict[str, str])
@@ -108,8 +122,13 @@ class Reproduction:
                     del opened[name]
                     self.used_seconds += one.used
                     self._end(one)
+                elif self.until_decided and self._is_decided(one):
+                    del opened[name]
+                    self._pause(one)
             if self._is_over(opened.values()):
-                self._pause(opened.values())
+                for name, one in opened.items():
+                    self._pause(one)
+                    self.paused.append(name)
                 return
             if set(opened) != before:
                 changed = time.monotonic()
@@ -157,6 +176,7 @@ class Reproduction:
         plan, row = one.plan, one.plan.row
         epochs = plan.document["budget"]["epochs"]
         machines = {self._model_of(attempt.machine) for attempt in found.attempts}
+        trained = self.client.metrics(one.study.id, found.number)
         is_failure = found.test_quality is None and not unfinished
         cell = Cell(
             table=plan.table,
@@ -166,6 +186,7 @@ class Reproduction:
             value=found.test_quality,
             reason=found.reason if is_failure else None,
             unfinished=unfinished,
+            best_validation=_best_validation(row.claim, trained) if unfinished else None,
             updates=round(row.updates * found.epochs_trained / epochs),
             epochs=found.epochs_trained,
             parameters=found.values.parameters,
@@ -174,7 +195,7 @@ class Reproduction:
             commit=_commit(),
             version=version("reflectory"),
             study=one.study.id,
-            curve=curve_of(self.client.metrics(one.study.id, found.number), row.updates / epochs),
+            curve=curve_of(trained, row.updates / epochs),
         )
         self.finished(plan, cell)
 
@@ -209,15 +230,27 @@ class Reproduction:
         """What computes there: a machine's name tells others nothing."""
         return self._models.get(machine or "", "an unknown machine")
 
-    def _pause(self, opened: Iterable["_Open"]) -> None:
-        """Pause what is underway, and keep how far each single training came."""
-        for one in opened:
-            one.study = self.client.pause(one.study.id)
-            self.used_seconds += one.used
-            self.paused.append(one.plan.name)
-            trials = list(self.client.trials(one.study.id))
-            if one.plan.document["budget"]["trials"] == 1 and trials and trials[0].epochs_trained:
-                self._keep(one, trials[0], unfinished=True)
+    def _is_decided(self, one: "_Open") -> bool:
+        claim, trial = one.plan.row.claim, self._training(one)
+        if trial is None:
+            return False
+        epochs = self.client.metrics(one.study.id, trial.number)
+        return is_decided(claim, _best_validation(claim, epochs))
+
+    def _pause(self, one: "_Open") -> None:
+        """Pause what is underway, and keep how far a single training came."""
+        one.study = self.client.pause(one.study.id)
+        self.used_seconds += one.used
+        trial = self._training(one)
+        if trial is not None:
+            self._keep(one, trial, unfinished=True)
+
+    def _training(self, one: "_Open") -> TrialDocument | None:
+        """The one that a study is of, after its first epoch; a search has none."""
+        if one.plan.document["budget"]["trials"] != 1:
+            return None
+        trial = next(iter(self.client.trials(one.study.id)), None)
+        return trial if trial is not None and trial.epochs_trained else None
 
 
 @dataclass
@@ -241,6 +274,13 @@ def _pause_after(seconds: float) -> float:
 
 def _seconds(study: StudyDocument) -> float:
     return study.progress.device_hours * _SECONDS_AN_HOUR
+
+
+def _best_validation(claim: Claim | None, epochs: Iterable[EpochDocument]) -> float | None:
+    if claim is None:
+        return None
+    best = max if claim.direction == "maximize" else min
+    return best((epoch.validation for epoch in epochs), default=None)
 
 
 def _commit() -> str:

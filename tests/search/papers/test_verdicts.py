@@ -165,14 +165,14 @@ def test_most_seeds_decide_a_claim_and_those_that_failed_do_not_reach_it() -> No
     assert {verdict(claim, *halves).kind for claim in (reaches, fails)} == {"not reproduced"}
 
 
-def unfinished(*validations: float) -> Measured:
-    return Measured(seed=9, value=None, updates=50, unfinished=True, validations=validations)
+def unfinished(best: float | None) -> Measured:
+    return Measured(seed=9, value=None, updates=50, unfinished=True, best_validation=best)
 
 
 @pytest.mark.parametrize("claim", [Reaches, Fails])
 def test_what_reaches_a_claim_before_its_end_counts(claim: type[Reaches | Fails]) -> None:
     below = claim(metric="mse", direction="minimize", value=0.15, updates=100)
-    reached, open_still, bare = unfinished(0.2, 0.1, 0.2), unfinished(0.2, 0.16), unfinished()
+    reached, open_still, bare = unfinished(0.1), unfinished(0.16), unfinished(None)
     kind = "reproduced" if claim is Reaches else "not reproduced"
     found = judge(row(below), [reached] * 3)
     assert (found.kind, found.why) == (kind, "3 of 3 seeds reach it, 3 before they end")
@@ -186,7 +186,7 @@ def test_what_reaches_a_claim_before_its_end_counts(claim: type[Reaches | Fails]
     few = judge(row(below), [*seeds(0.2, 0.2), open_still, bare])
     assert (few.kind, few.why, few.seeds) == ("not yet", "2 of 3 seeds", 2)
     higher = claim(metric="accuracy", direction="maximize", value=0.15, updates=100)
-    assert judge(row(higher), [unfinished(0.1, 0.2, 0.1)] * 3).kind == kind
+    assert judge(row(higher), [unfinished(0.2)] * 3).kind == kind
 
 
 def test_a_printed_value_is_one_of_the_end() -> None:

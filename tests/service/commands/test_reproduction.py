@@ -194,7 +194,6 @@ def test_a_training_that_has_not_ended_is_no_seed_until_it_has() -> None:
 def test_a_claim_is_decided_by_seeds_that_reach_it_before_they_end() -> None:
     table = TABLES["addition"].document()
     one = row("T=30/lstm-128", table)
-    points = [CurvePoint(updates=400 * n, validation=value) for n, value in ((1, 0.17), (2, 0.07))]
     paused = [
         cell(
             one,
@@ -205,7 +204,7 @@ def test_a_claim_is_decided_by_seeds_that_reach_it_before_they_end() -> None:
             unfinished=True,
             epochs=2,
             updates=800,
-            curve=points,
+            best_validation=0.07,
         )
         for seed in range(3)
     ]
@@ -213,8 +212,13 @@ def test_a_claim_is_decided_by_seeds_that_reach_it_before_they_end() -> None:
     assert "| T=30/lstm-128 | <= 0.15 | – | – | 67,457 | 3 | 8,000 | – | reproduced |\n" in text
     assert "- T=30/lstm-128: 3 of 3 seeds reach it, 3 before they end\n" in text
     assert "T=30/lstm-128: Seed 2 has not ended: 800 of 8,000 updates" in text
-    assert "| T=30/lstm-128 | <= 0.15 | – " in as_document([table], paused[:2])
     assert "| 2 | 8,000 | – | not yet |" in as_document([table], paused[:2])
+    left = {plan.seed for plan in plans("addition", [one], seeds=5, done=paused)}
+    assert left == {0, 1, 2, 3, 4}, "their ends are not known"
+    left = {
+        plan.seed for plan in plans("addition", [one], seeds=5, done=paused, until_decided=True)
+    }
+    assert left == {3, 4}
 
 
 def test_what_was_found_stands_with_its_table_and_in_short_above_all() -> None:

@@ -136,6 +136,40 @@ def test_slots_that_join_later_take_more_studies(site: Site, client: Client) -> 
     assert len(list(client.studies())) == 3
 
 
+def test_a_training_is_paused_once_it_reaches_what_is_claimed(site: Site, client: Client) -> None:
+    """Whatever its last epoch has; the next study begins, and a later call goes on with both."""
+    todo = plans("dizzy", [FIRST], seeds=2, done=[])
+    cells: list[Cell] = []
+    run = Reproduction(client, None, lambda _plan, cell: cells.append(cell), until_decided=True)
+    thread = threading.Thread(target=run.run, args=(todo,))
+    thread.start()
+    for plan in todo:
+        wait_until(lambda: len(list(client.studies(state="queued"))) == 1, what=plan.name)
+        with site.database.read() as session:
+            (study,) = Studies(session).page(limit=50, state=StudyState.QUEUED).items
+        site.run(study)
+        site.trial(study, 0, state=TrialState.RUNNING)
+        for epoch, validation in enumerate((0.5, 0.98), 1):
+            site.epoch(study, 0, epoch, validation=validation)
+        with site.database.write() as session:
+            Trials(session).set_epochs(study.id, 0, 2)
+        time.sleep(2.5)  # Polls later it still runs: 0.99 is claimed.
+        assert client.study(study.id).state == StudyState.RUNNING
+        for epoch, validation in ((3, 0.991), (4, 0.7)):
+            site.epoch(study, 0, epoch, validation=validation)
+        with site.database.write() as session:
+            Trials(session).set_epochs(study.id, 0, 4)
+    thread.join()
+    assert [(cell.seed, cell.unfinished, cell.best_validation) for cell in cells] == [
+        (0, True, 0.991),
+        (1, True, 0.991),
+    ]
+    assert not run.paused, "which are those that a budget paused"
+    assert {study.state for study in client.studies()} == {StudyState.PAUSED}
+    assert not plans("dizzy", [FIRST], seeds=2, done=cells, until_decided=True)
+    assert len(plans("dizzy", [FIRST], seeds=2, done=cells)) == 2
+
+
 def test_a_paused_study_is_resumed(site: Site, client: Client) -> None:
     (plan,) = plans("dizzy", [FIRST], seeds=1, done=[])
     study = client.submit({**plan.document, "name": plan.name})
