@@ -283,6 +283,7 @@ class RecurrentNetwork(RecurrentLayers, Network):
         self.input_size = input_size
         self.embedding = embedding
         self.readout = readout
+        self._answers = readout.multiply_adds() // readout.in_features
         self.register_parameter("initial_state", initial_state)
         self.every_step = every_step
         self.readout_dropout = readout_dropout
@@ -332,7 +333,13 @@ class RecurrentNetwork(RecurrentLayers, Network):
             self._watched(states, lengths) if self.every_step else self.watch_last(ends[-1][0])
         )
         outputs = dropout(outputs, self.layer_dropout, training=self.training)
+        # To go by samples costs a copy: what is smaller, states or answers, is copied.
+        is_small = self._answers < self.readout.in_features
+        if self.every_step and not is_small:
+            outputs = outputs.transpose(0, 1)
         answers = self.readout(dropout(outputs, self.readout_dropout, training=self.training))
+        if self.every_step and is_small:
+            answers = answers.transpose(0, 1)
         return answers, tuple(part for end in ends for part in end)
 
     def _shown(self, x: Tensor, numbers: Tensor) -> Tensor:
@@ -346,7 +353,7 @@ class RecurrentNetwork(RecurrentLayers, Network):
         return numbers * mask.gather(1, x).unsqueeze(-1)
 
     def _watched(self, states: Tensor, lengths: Tensor | None) -> Tensor:
-        """All states `[B, T, n]`, the last one shown to the probe, if there is one.
+        """All states `[T, B, n]`, the last one shown to the probe, if there is one.
 
         It is the one after the longest sequence: in a stack others' batches may be longer.
         """
@@ -357,7 +364,7 @@ class RecurrentNetwork(RecurrentLayers, Network):
             watched = self.watch_last(states.index_select(0, last)[0])
             steps = torch.arange(len(states), device=states.device)
             states = torch.where((steps == last)[:, None, None], watched, states)
-        return states.transpose(0, 1)
+        return states
 
     def _start(self, x: Tensor, layer: int, state: State) -> State:
         """The state before the first step; `state` holds all layers' where they go on."""

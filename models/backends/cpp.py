@@ -42,7 +42,9 @@ class CppKernels:
         last: State = (last_h[0],) if len(call.initial) == 1 else (last_h[0], last_c[0])
         if not call.return_sequences:
             return states, last
-        return modulus(states[0]) if kind.activation == "abs" else states[0], last
+        # A view forth and back: the gradient of a selection is a copy among zeros.
+        states = states.squeeze(0)
+        return modulus(states) if kind.activation == "abs" else states, last
 
     def pack(self, call: SequenceCall) -> Packed:
         """The call's matrices in the kernels' own order; of the rest only sizes matter."""

@@ -195,9 +195,11 @@ def _left(table: TableDocument, results: Sequence[Result]) -> Iterator[str]:
     some = any(r.verdict.seeds >= FEWEST_SEEDS for r in left)
     seeds = SETTLING_SEEDS if some else FEWEST_SEEDS
     rows = "1 row" if len(left) == 1 else f"{len(left)} rows"
+    claims = any(isinstance(result.row.claim, Reaches | Fails) for result in left)
+    at_most, option = ("at most ", " --until-decided") if claims else ("", "")
     yield (
-        f"Left: {rows}, predicted to take {hours:,.1f} hours of one core for each seed, "
-        f"by `reflectory reproduce {table.name} --seeds {seeds} --results "
+        f"Left: {rows}, predicted to take {at_most}{hours:,.1f} hours of one core for each seed, "
+        f"by `reflectory reproduce {table.name} --seeds {seeds}{option} --results "
         f"{table.name}.jsonl`."
     )
     yield ""

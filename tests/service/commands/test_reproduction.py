@@ -233,6 +233,9 @@ def test_what_is_left_has_its_price_and_its_command() -> None:
     hours = sum(entry.predicted_seconds for entry in highway.entries[:2]) / 3600
     assert f"Left: 2 rows, predicted to take {hours:.1f} hours of one core for each seed" in text
     assert "`reflectory reproduce highway --seeds 3 --results" in text
+    copy = as_document([TABLES["copy"].document()], [])
+    assert "predicted to take at most " in copy, "a claim may be decided before the end"
+    assert "`reflectory reproduce copy --seeds 3 --until-decided --results copy.jsonl`" in copy
     done = [
         one
         for entry in UCR.entries
