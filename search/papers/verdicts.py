@@ -187,7 +187,7 @@ def _by_most(claim: Claim, seeds: _Seeds, holds: bool) -> tuple[VerdictKind, str
     agree = reach in (0, seeds.count)
     split = f"{reach} of {seeds.count} seeds reach it"
     if seeds.early:
-        split += f", {len(seeds.early)} before they end"
+        split += f", {len(seeds.early)} before the end"
     if not agree and seeds.count < SETTLING_SEEDS:
         return "not yet", f"{split}; {SETTLING_SEEDS} settle it"
     is_plain = agree and not seeds.early

@@ -175,13 +175,13 @@ def test_what_reaches_a_claim_before_its_end_counts(claim: type[Reaches | Fails]
     reached, open_still, bare = unfinished(0.1), unfinished(0.16), unfinished(None)
     kind = "reproduced" if claim is Reaches else "not reproduced"
     found = judge(row(below), [reached] * 3)
-    assert (found.kind, found.why) == (kind, "3 of 3 seeds reach it, 3 before they end")
+    assert (found.kind, found.why) == (kind, "3 of 3 seeds reach it, 3 before the end")
     assert (found.seeds, found.mean, found.difference) == (3, None, None)
     mixed = judge(row(below), [*seeds(0.1, 0.12), reached])
-    assert (mixed.kind, mixed.why) == (kind, "3 of 3 seeds reach it, 1 before they end")
+    assert (mixed.kind, mixed.why) == (kind, "3 of 3 seeds reach it, 1 before the end")
     assert mixed.mean == pytest.approx(0.11)
     split = judge(row(below), [*seeds(0.1, 0.2), reached])
-    assert split.why == "2 of 3 seeds reach it, 1 before they end; 5 settle it"
+    assert split.why == "2 of 3 seeds reach it, 1 before the end; 5 settle it"
     # What has not reached it may do so later, or never.
     few = judge(row(below), [*seeds(0.2, 0.2), open_still, bare])
     assert (few.kind, few.why, few.seeds) == ("not yet", "2 of 3 seeds", 2)

@@ -210,7 +210,7 @@ def test_a_claim_is_decided_by_seeds_that_reach_it_before_they_end() -> None:
     ]
     text = as_document([table], paused)
     assert "| T=30/lstm-128 | <= 0.15 | – | – | 67,457 | 3 | 8,000 | – | reproduced |\n" in text
-    assert "- T=30/lstm-128: 3 of 3 seeds reach it, 3 before they end\n" in text
+    assert "- T=30/lstm-128: 3 of 3 seeds reach it, 3 before the end\n" in text
     assert "T=30/lstm-128: Seed 2 has not ended: 800 of 8,000 updates" in text
     assert "| 2 | 8,000 | – | not yet |" in as_document([table], paused[:2])
     left = {plan.seed for plan in plans("addition", [one], seeds=5, done=paused)}
