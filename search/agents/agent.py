@@ -253,11 +253,18 @@ class Agent:
         """Pass on what an attempt says; called by the thread that listens to its slot."""
         react = self._reactions[frame["kind"]]
         if frame["kind"] not in ("fetch", "dataset"):
+            if frame["kind"] != "beat":
+                self._wait_for_room(attempt_id)
             react(self, attempt_id, frame, content)
             return
         # It may take long, and that the process is alive is heard meanwhile.
         fetch = partial(react, self, attempt_id, frame, content)
         threading.Thread(target=fetch, name="fetch", daemon=True).start()
+
+    def _wait_for_room(self, attempt_id: str) -> None:
+        """Hold a process back while too much waits to be heard; it is not silent by itself."""
+        while not self._outbox.has_room(within_seconds=_TICK_SECONDS):
+            self._outbox.beat(attempt_id)
 
     def _on_beat(self, attempt_id: str, frame: Frame, _content: bytes | None) -> None:
         self._outbox.beat(
@@ -514,7 +521,7 @@ class Agent:
         with self._lock:
             due = [(name, tail) for name, tail in self._logs.items() if tail.is_due()]
         for attempt_id in (*self._places.waiting(), *self._slots.waiting()):
-            self._outbox.beat(attempt_id, stood_still_seconds=0.0, held_seconds=0.0)
+            self._outbox.beat(attempt_id)
         for name, tail in due:
             self._say_log(name, tail)
         self._slots.retire_idle()

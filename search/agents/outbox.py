@@ -24,7 +24,7 @@ from search.agents.protocol import (
 PACE_SECONDS: Final = 1.0
 """How long what is not urgent may wait for company."""
 MOST_WAITING_BYTES: Final = 64 << 20
-"""How much may wait in all before those who speak have to wait, too."""
+"""How much may wait in all before processes have to wait with what they say."""
 _FULL_PAUSE_SECONDS: Final = 1.0
 _RENEWING: Final = frozenset({"epoch"})
 """Kinds of words that renew their attempt's lease, as its beat does. No others: a file is stored as
@@ -76,6 +76,10 @@ class _Attempt:
     """When the first of the words came."""
     beat: Mapping[str, float] | None = None
     """What its process said last of how it is, since that was passed on."""
+    last_beat: Mapping[str, float] = field(
+        default_factory=lambda: {"stood_still_seconds": 0.0, "held_seconds": 0.0}
+    )
+    """The same, passed on or not."""
     told_at: float = 0.0
     """When its lease was last renewed, as far as is known here."""
     held_until: float = 0.0
@@ -121,9 +125,8 @@ class Outbox:
             return None if attempt is None else attempt.token
 
     def add(self, word: Word, *, last: bool = False) -> None:
-        """Have a word said; waits while too much does. `last`: nothing of the attempt follows."""
+        """Have a word said, which waits for nothing. `last`: nothing of the attempt follows."""
         with self._changed:
-            self._changed.wait_for(lambda: self._bytes < MOST_WAITING_BYTES or self._closed)
             attempt = self._attempts.get(word.attempt)
             if attempt is None or (attempt.dropped and not last):
                 return
@@ -136,15 +139,31 @@ class Outbox:
             self._bytes += word.size
             self._changed.notify_all()
 
-    def beat(self, attempt_id: str, *, stood_still_seconds: float, held_seconds: float) -> None:
-        """Note that an attempt's process is alive."""
+    def has_room(self, *, within_seconds: float) -> bool:
+        """Whether more than is there may be said; waits so long for it.
+
+        Processes are asked to wait, and never the thread that has the words taken: nobody else
+        makes room.
+        """
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._bytes < MOST_WAITING_BYTES or self._closed, within_seconds
+            )
+
+    def beat(
+        self,
+        attempt_id: str,
+        *,
+        stood_still_seconds: float | None = None,
+        held_seconds: float | None = None,
+    ) -> None:
+        """Note that an attempt is alive; what is not given is as it was said last."""
         with self._changed:
             attempt = self._attempts.get(attempt_id)
             if attempt is not None and not attempt.dropped:
-                attempt.beat = {
-                    "stood_still_seconds": stood_still_seconds,
-                    "held_seconds": held_seconds,
-                }
+                said = {"stood_still_seconds": stood_still_seconds, "held_seconds": held_seconds}
+                news = {name: value for name, value in said.items() if value is not None}
+                attempt.beat = attempt.last_beat = {**attempt.last_beat, **news}
                 self._changed.notify_all()
 
     def drop(self, attempt_id: str, *, keep_exit: bool = True) -> None:

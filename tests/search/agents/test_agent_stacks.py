@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from search.agents import agent
+from search.agents import agent, log_tail, outbox
 from search.agents.agent import Agent, AgentFolders
 from search.agents.agent_client import AgentLink, NoAnswer
 from search.agents.protocol import End, Join, Joined, MachineSlot, Offer, Orders, Poll, Synced
@@ -35,6 +35,7 @@ class Service:
         self.refuses: Callable[[Mapping[str, Any]], bool] = lambda _item: False
         self.stops: dict[str, str] = {}
         self.is_away = False
+        self.takes_no_words = False
         self._orders = Orders()
         self._told = threading.Condition()
 
@@ -55,6 +56,8 @@ class Service:
 
     def sync(self, body: bytes) -> Synced:
         self._check()
+        if self.takes_no_words:
+            raise NoAnswer("it is slow")
         length = int.from_bytes(body[:4], "big")
         told = json.loads(body[4 : 4 + length])
         refused = []
@@ -223,6 +226,31 @@ def test_one_that_waits_for_its_turn_is_known_to_be_alive(
     assert set(service.held["waits"]) == {0.0}
     service.order(end=[End(attempt="first", grace_seconds=0.0)])
     assert service.exit_of("waits")["returncode"] == DONE
+
+
+@pytest.mark.usefixtures("at_work")
+def test_what_waits_for_room_is_alive_and_heard_once_there_is_some(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one state of a large network leaves none for what others say, logs among it."""
+    monkeypatch.setattr(outbox, "MOST_WAITING_BYTES", 1)
+    monkeypatch.setattr(log_tail, "EVERY_SECONDS", 0.1)
+    monkeypatch.setattr("tests.search.agents.test_agent_stacks.LEASE_SECONDS", 3.0)
+    of = job(seed=1, epochs=LONG).model_copy(update={"waits_at": ()})
+    service.order(start=[offer("one", 0, of), offer("two", 1, job(seed=2, epochs=LONG))])
+    wait_for_epochs(service, "one", "two")
+    service.takes_no_words = True
+    threading.Event().wait(3.0)  # Logs have grown meanwhile, too.
+    service.takes_no_words = False
+    said = {one: len(service.said[one]) for one in ("one", "two")}
+    held = {one: len(service.held[one]) for one in ("one", "two")}
+    wait_while_it_moves(
+        lambda: all(len(service.said[one]) > said[one] + 2 for one in said), what="words of both"
+    )
+    assert any(len(service.held[one]) > held[one] for one in held)
+    service.order(end=[End(attempt=one, grace_seconds=5.0) for one in said])
+    for attempt in said:
+        assert service.exit_of(attempt)["returncode"] == TERMINATED
 
 
 @pytest.mark.usefixtures("at_work")

@@ -181,23 +181,36 @@ def test_of_an_attempt_that_is_over_only_its_exit_is_said(outbox: Outbox) -> Non
     assert outbox.is_empty()
 
 
-def test_who_speaks_waits_while_too_much_is_there_and_goes_on_when_it_is_heard(
+def test_there_is_no_room_while_too_much_waits_and_there_is_when_it_is_heard(
     outbox: Outbox,
 ) -> None:
     large = [artifact("a", bytes(16 << 20), role=str(number)) for number in range(4)]
     assert sum(word.size for word in large) >= MOST_WAITING_BYTES
     for word in large:
+        assert outbox.has_room(within_seconds=0.0)
         outbox.add(word)
-    said = threading.Event()
-
-    def speak() -> None:
-        outbox.add(progress("b", 1))
-        said.set()
-
-    thread = threading.Thread(target=speak)
+    assert not outbox.has_room(within_seconds=0.1)
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(outbox.has_room(within_seconds=60.0)))
     thread.start()
-    assert not said.wait(0.2)
+    outbox.add(progress("b", 1))  # What the machine says itself waits for nothing.
     assert outbox.large() == large[:1]
     outbox.uploaded(large[0], taken=True)
     thread.join()
-    assert said.is_set()
+    assert found == [True]
+
+
+def test_a_beat_without_numbers_repeats_the_last_ones(outbox: Outbox) -> None:
+    outbox = Outbox("0a1b2c3d4e5f6071", lease_seconds=0.0)
+    outbox.open("a", "token-of-a")
+    beats: list[Any] = []
+    for given in ({}, {"stood_still_seconds": 2.0, "held_seconds": 3.0}, {}):
+        outbox.beat("a", **given)
+        batch = outbox.batch()
+        sync, _ = sync_of(batch)
+        beats.append(sync.beats["a"].model_dump())
+        assert batch is not None
+        outbox.taken(batch, {})
+    first, second, third = beats
+    assert set(first.values()) == {0.0}
+    assert third == second == {"stood_still_seconds": 2.0, "held_seconds": 3.0}
