@@ -283,7 +283,7 @@ class RecurrentNetwork(RecurrentLayers, Network):
         self.input_size = input_size
         self.embedding = embedding
         self.readout = readout
-        self._answers = readout.multiply_adds() // readout.in_features
+        self._answer_size = readout.multiply_adds() // readout.in_features
         self.register_parameter("initial_state", initial_state)
         self.every_step = every_step
         self.readout_dropout = readout_dropout
@@ -333,12 +333,12 @@ class RecurrentNetwork(RecurrentLayers, Network):
             self._watched(states, lengths) if self.every_step else self.watch_last(ends[-1][0])
         )
         outputs = dropout(outputs, self.layer_dropout, training=self.training)
-        # To go by samples costs a copy: what is smaller, states or answers, is copied.
-        is_small = self._answers < self.readout.in_features
-        if self.every_step and not is_small:
+        # Samples come first in what is returned. The swap costs a copy, so the smaller is swapped.
+        answers_are_smaller = self._answer_size < self.readout.in_features
+        if self.every_step and not answers_are_smaller:
             outputs = outputs.transpose(0, 1)
         answers = self.readout(dropout(outputs, self.readout_dropout, training=self.training))
-        if self.every_step and is_small:
+        if self.every_step and answers_are_smaller:
             answers = answers.transpose(0, 1)
         return answers, tuple(part for end in ends for part in end)
 
