@@ -89,6 +89,11 @@ class Gru(Recurrent):
         start = self.layers * self.hidden_size if self.learned_initial_state else 0
         return super().paper_count(signature, parametrization) - repeated - start
 
+    @property
+    def kept_gates(self) -> int:
+        """With reset = 'after' W_q h is kept beside the gates."""
+        return self.gates + (self.reset == "after")
+
     def cell(self, *, generator: torch.Generator) -> "GruCell":  # noqa: ARG002 -- draws nothing
         """The recurrence that `reset` names, with a candidate bias of 0 where there is one."""
         bias = nn.Parameter(torch.zeros(self.hidden_size)) if self.candidate_bias else None

@@ -57,6 +57,11 @@ class Lstm(Recurrent):
         by_vendor = vendor_trains_lstm(batch_size, self.hidden_size)
         return self.peephole or by_vendor or super().keeps_each_step(batch_size)
 
+    @property
+    def kept_gates(self) -> int:
+        """All of them."""
+        return self.gates
+
     def cell(self, *, generator: torch.Generator) -> "LstmCell":
         """The recurrence, with a Glorot-uniform peephole where there is one."""
         size = self.hidden_size

@@ -12,6 +12,7 @@ from models.architectures.architecture import Architecture
 from models.architectures.inputs import StructuredInputs, input_layer, is_structured
 from models.architectures.recurrent_network import Cell, DropoutMasks, RecurrentNetwork
 from models.embedding import Embedding
+from models.kernels.sequence import LEAST_KEPT_SIZE, MOST_KEPT
 from models.linear import Affine
 from models.math.initialisation import uniform_
 from models.parameter_sampler import ParameterSampler
@@ -141,6 +142,7 @@ class Recurrent(Architecture):
             per_layer = (3 * self.gates + 4) * self.state_size
         else:
             per_layer = self.state_parts * self.state_size
+            per_layer += self._kept_numbers(signature.sequence_length * batch_size)
         if self.input_dropout:
             per_layer += 2 * self.gates * self.state_size
         between = (self.layers - 1) * self.state_size
@@ -220,6 +222,17 @@ class Recurrent(Architecture):
     def keeps_each_step(self, batch_size: int) -> bool:  # noqa: ARG002 -- see the LSTM's
         """Whether a training step keeps what each single operation made, and not states alone."""
         return self.recurrent_dropout > 0
+
+    @property
+    def kept_gates(self) -> int:
+        """Rows of n that our kernels keep of a step where they keep its gates, see `sequence`."""
+        return 0
+
+    def _kept_numbers(self, samples: int) -> int:
+        """At most so many of each of these steps of samples."""
+        if self.state_size < LEAST_KEPT_SIZE:
+            return 0
+        return min(self.kept_gates * self.state_size, MOST_KEPT // 4 // samples)
 
     @property
     def input_bias(self) -> bool:

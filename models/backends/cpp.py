@@ -37,6 +37,7 @@ class CppKernels:
             tensors_of(call),
             lengths,
             keep=call.return_sequences or call.learns(),
+            learns=call.learns(),
             packed=call.packed,
         )
         last: State = (last_h[0],) if len(call.initial) == 1 else (last_h[0], last_c[0])

@@ -123,6 +123,8 @@ class Results:
     cells: Tensor | None
     last_h: Tensor | None
     last_c: Tensor | None
+    kept: Tensor | None = None
+    """[M, `kept_floats`], what a backward pass else computes again"""
 
 
 @dataclass(frozen=True)
@@ -260,8 +262,13 @@ def backward(
     _needed("states", results.states)
     if kind.cell == "lstm":
         _needed("cells", results.cells)
+    kept = results.kept
+    if kept is not None:
+        check("kept", kept, (shape.models, kept_floats(kind, tensors)), torch.float32)
+        kept = kept.contiguous()
     # The contiguous copies have to live as long as the call.
-    results = Results(*_checked_results("", results, kind, shape))
+    states, cells, last_h, last_c = _checked_results("", results, kind, shape)
+    results = Results(states, cells, last_h, last_c, kept)
     arriving = _checked_results("the gradient of ", incoming, kind, shape)
     tensors = with_sines(tensors)
     arguments = _arguments(tensors, lengths, results)
@@ -269,6 +276,33 @@ def backward(
     gradients = Gradients(*(address_of(tensor) for tensor in (*arriving, *leaving)))
     name = "stack_backward" if kind.cell in STACKS else "sequence_backward"
     call(name, shape, arguments, gradients)
+
+
+def kept_floats(kind: Kind, tensors: Tensors) -> int:
+    """How many numbers of one model a sequence can keep for its backward pass; 0: there are none.
+
+    They are the gates, and what thin factors made of their vectors: see `kept` in cpu/sequence.h.
+    """
+    *_, batch, size = tensors.h0.shape
+    if tensors.u_turns is not None:
+        return 0  # measured: what rotations make of a vector is made again as fast as it is read
+    rows = {"lstm": 4, "gru_reset_after": 4, "gru_reset_before": 3}.get(kind.cell, 0)
+    products = 0
+    if tensors.right is not None:
+        *_, num_right, rank, _ = tensors.right.shape
+        groups = (2, 1) if kind.cell == "gru_reset_before" else (_gates(kind),)
+        products = sum(_rounded(rank * (1 if num_right == 1 else count)) for count in groups)
+    each = rows * _rounded(size) + products
+    return tensors.steps * batch * each + _BEHIND_KEPT if each else 0
+
+
+_BEHIND_KEPT = 32
+"""Floats behind what is kept: a whole panel is read where the last row has less."""
+
+
+def _rounded(size: int) -> int:
+    """To the longest vectors that a CPU has."""
+    return -(-size // 16) * 16
 
 
 def _checked(kind: Kind, given: Tensors) -> Tensors:
@@ -467,7 +501,7 @@ def with_sines(tensors: Tensors) -> Tensors:
 
 def _arguments(tensors: Tensors, lengths: Tensor | None, results: Results | None) -> Arguments:
     """Addresses in what the caller holds for as long as the call lasts."""
-    written = (getattr(results, name, None) for name in RESULTS)
+    written = (getattr(results, name, None) for name in (*RESULTS, "kept"))
     return Arguments(*(address_of(t) for t in (*tensors.in_order(), lengths, *written)))
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 _LEAST_BYTES = 1 << 20
 """Below this torch's own allocator keeps memory by itself."""
-_MOST_BYTES = 64 << 20
+_MOST_BYTES = 256 << 20
 """What is kept at most while nobody uses it."""
 _HUGE_PAGE = 2 << 20
 

@@ -18,17 +18,23 @@ _TENSORS = (
 )
 _KIND = "str cell, str activation, float slope"
 _COUNT = len(_TENSORS.split(","))
+
+MOST_KEPT = 256 << 20
+"""Bytes of gates that a sequence keeps for its backward pass at most."""
+LEAST_KEPT_SIZE = 48
+"""Of fewer units gates are computed again as fast as they are read."""
 _library = cast(Any, torch.library)
 
 _library.define(
     "reflectory::sequence",
-    f"({_TENSORS}, Tensor? lengths, {_KIND}, bool keep, int packed) "
-    "-> (Tensor, Tensor, Tensor, Tensor)",
+    f"({_TENSORS}, Tensor? lengths, {_KIND}, bool keep, bool learns, int packed) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 _library.define(
     "reflectory::sequence_backward",
     "(Tensor? grad_states, Tensor? grad_cells, Tensor? grad_last_h, Tensor? grad_last_c, "
-    f"{_TENSORS}, Tensor? lengths, Tensor states, Tensor cells, {_KIND}, bool[] wanted) "
+    f"{_TENSORS}, Tensor? lengths, Tensor states, Tensor cells, Tensor kept, {_KIND}, "
+    "bool[] wanted) "
     "-> Tensor[]",
 )
 
@@ -39,6 +45,7 @@ def sequence(
     lengths: Tensor | None,
     *,
     keep: bool,
+    learns: bool = True,
     packed: Packed | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """M independent models' sequences: states `[M, T, B, n]`, cells, last h `[M, B, n]`, last c.
@@ -52,43 +59,41 @@ def sequence(
         tensors: float32, on the CPU.
         lengths: int64 `[M, B]`, at least 1 each: a sample's state stays after its length.
         keep: whether to keep the states; needed where gradients are.
+        learns: whether a backward pass is expected, which then reads the gates where they take no
+            more than `MOST_KEPT` bytes and are worth it. Else it would compute them again, which
+            gives the same.
         packed: the tensors' weights, packed; gradients then would be of the tensors themselves.
     """
     operator = torch.ops.reflectory.sequence
     handle = packed.handle if packed else 0
-    return operator(
-        *tensors.in_order(), lengths, kind.cell, kind.activation, kind.slope, keep, handle
-    )
+    named = kind.cell, kind.activation, kind.slope
+    return operator(*tensors.in_order(), lengths, *named, keep, learns, handle)[:4]
 
 
-def _run(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    tensors, (lengths, cell, activation, slope, keep, packed) = _split(arguments)
-    results = _results(tensors, cell, keep=keep, large=empty)
-    states, cells, last_h, last_c = results
-    calls.forward(
-        calls.kind_of(CELLS, cell, activation, slope),
-        tensors,
-        lengths,
-        Results(_given(states), _given(cells), last_h, _given(last_c)),
-        packed,
-    )
+def _run(*arguments: Any) -> tuple[Tensor, ...]:
+    tensors, (lengths, cell, activation, slope, keep, learns, packed) = _split(arguments)
+    kind = calls.kind_of(CELLS, cell, activation, slope)
+    results = _results(tensors, kind, keep=keep, learns=learns, large=empty)
+    states, cells, last_h, last_c, kept = results
+    given = Results(_given(states), _given(cells), last_h, _given(last_c), _given(kept))
+    calls.forward(kind, tensors, lengths, given, packed)
     return results
 
 
-def _run_fake(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    tensors, (_, cell, _, _, keep, _) = _split(arguments)
-    return _results(tensors, cell, keep=keep)
+def _run_fake(*arguments: Any) -> tuple[Tensor, ...]:
+    tensors, (_, *kind, keep, learns, _) = _split(arguments)
+    return _results(tensors, Kind(*kind), keep=keep, learns=learns)
 
 
 def _run_backward(*arguments: Any) -> list[Tensor]:
     incoming = Incoming(*(None if one is None else _given(one) for one in arguments[:4]))
-    tensors, (lengths, states, cells, cell, activation, slope, wanted) = _split(arguments[4:])
+    tensors, (lengths, states, cells, kept, *kind, wanted) = _split(arguments[4:])
     gradients = _gradients(tensors, wanted)
     calls.backward(
-        calls.kind_of(CELLS, cell, activation, slope),
+        calls.kind_of(CELLS, *kind),
         tensors,
         lengths,
-        Results(states, _given(cells), None, None),
+        Results(states, _given(cells), None, None, _given(kept)),
         incoming,
         {
             name: gradient
@@ -105,22 +110,23 @@ def _run_backward_fake(*arguments: Any) -> list[Tensor]:
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *saved, cell, activation, slope, keep, _ = inputs
+    *saved, cell, activation, slope, keep, _, _ = inputs
     if not keep:
         raise ValueError("a sequence that is to be differentiated has to be run with keep=True")
-    states, cells, _, _ = output
+    states, cells, _, _, kept = output
+    ctx.mark_non_differentiable(kept)
     # A gradient of zeros for all states would cost as much as the states.
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*saved, states, cells)
+    ctx.save_for_backward(*saved, states, cells, kept)
     ctx.kind = cell, activation, slope
 
 
 def _backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, ...]:
     wanted = list(ctx.needs_input_grad[:_COUNT])
     operator = torch.ops.reflectory.sequence_backward
-    gradients = operator(*incoming, *ctx.saved_tensors, *ctx.kind, wanted)
+    gradients = operator(*incoming[:4], *ctx.saved_tensors, *ctx.kind, wanted)
     found = [gradient if want else None for gradient, want in zip(gradients, wanted, strict=True)]
-    return (*found, *[None] * 6)
+    return (*found, *[None] * 7)
 
 
 _library.impl("reflectory::sequence", "cpu", _run)
@@ -132,7 +138,7 @@ _library.register_autograd("reflectory::sequence", _backward, setup_context=_set
 
 def _of_members(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
     """Members are models: one call for all of them."""
-    members, (*kind, keep, packed) = info.batch_size, arguments[_COUNT + 1 :]
+    members, (*kind, keep, learns, packed) = info.batch_size, arguments[_COUNT + 1 :]
     tensors = [
         None if tensor is None else folded(tensor, axis, members)
         for tensor, axis in zip(arguments[: _COUNT + 1], in_dims, strict=False)
@@ -140,8 +146,8 @@ def _of_members(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[A
     # x alone may be strided.
     x, *others = tensors
     given = [x, *(None if one is None else one.contiguous() for one in others)]
-    keep = keep or any_learns(given)
-    found = torch.ops.reflectory.sequence(*given, *kind, keep, packed)
+    learns = learns or any_learns(given)
+    found = torch.ops.reflectory.sequence(*given, *kind, keep or learns, learns, packed)
     is_there = [_given(one) is not None for one in found]
     results = (
         unfolded(one, members) if there else one for one, there in zip(found, is_there, strict=True)
@@ -158,22 +164,26 @@ def _split(arguments: tuple[Any, ...]) -> tuple[Tensors, tuple[Any, ...]]:
 
 def _results(
     tensors: Tensors,
-    cell: str,
+    kind: Kind,
     *,
     keep: bool,
+    learns: bool,
     large: Callable[[Sequence[int]], Tensor] | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
     """Tensors to be filled; `large` makes those of all steps where it is given."""
     h0 = tensors.h0
     large = large or h0.new_empty
     models, batch, size = h0.shape
     every, last, none = (models, tensors.steps, batch, size), (models, batch, size), (0,)
-    has_cell = cell == "lstm"
+    has_cell = kind.cell == "lstm"
+    kept = calls.kept_floats(kind, tensors) if keep and learns else 0
+    is_kept = size >= LEAST_KEPT_SIZE and 0 < 4 * models * kept <= MOST_KEPT
     return (
         large(every if keep else none),
         large(every if keep and has_cell else none),
         h0.new_empty(last),
         h0.new_empty(last if has_cell else none),
+        large((models, kept) if is_kept else none),
     )
 
 

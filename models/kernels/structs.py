@@ -45,7 +45,7 @@ class Shape(ctypes.Structure):
 class Arguments(ctypes.Structure):
     """What a sequence or a stack is computed from, and where its results go."""
 
-    _fields_ = _pointers(*TENSORS, "lengths", *RESULTS)
+    _fields_ = _pointers(*TENSORS, "lengths", *RESULTS, "kept")
 
 
 class Gradients(ctypes.Structure):

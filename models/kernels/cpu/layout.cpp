@@ -25,7 +25,7 @@ static const int64_t layout[] = {
     AT(Arguments, h0), AT(Arguments, c0),
     AT(Arguments, u_turns), AT(Arguments, v_turns),
     AT(Arguments, lengths), AT(Arguments, states), AT(Arguments, cells), AT(Arguments, last_h),
-    AT(Arguments, last_c),
+    AT(Arguments, last_c), AT(Arguments, kept),
     sizeof(Gradients),
     AT(Gradients, states), AT(Gradients, cells), AT(Gradients, last_h), AT(Gradients, last_c),
     AT(Gradients, x), AT(Gradients, addends), AT(Gradients, w_in), AT(Gradients, bias),

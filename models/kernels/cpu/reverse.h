@@ -14,7 +14,8 @@ struct Chunk {
   float *pre;      // [rows, G np]: dL / d(W_g h), zero in padding
   float *pre_in;   // [rows, np]: dL / d(input part) of a candidate, where that differs
   float *h, *v;    // [rows, np]: what the groups read
-  float *q, *back; // [rows, q_size]: R h, and L^T pre; of packed rotations W h of one step alone
+  float *q, *back; // [rows, q_size]: R h, or W h of packed rotations, and L^T pre
+  int64_t q_row;   // from one row of q to the next; 0 where it has one step alone
   float *x;        // [rows, 1 + I]: a 1, for the biases' gradients, and the inputs
   float *transposed; // [G, rows of `Transposed`, np]: sums over the chunks
 };
@@ -52,7 +53,7 @@ struct Reverse {
   int64_t pre_in_row(int gate) const {
     return k.s.cell == GRU_RESET_AFTER && gate == 2 ? k.p.np : k.p.gates * k.p.np;
   }
-  float *q(int64_t row) const { return c.q + (k.p.d ? row * k.p.q_size : 0); }
+  float *q(int64_t row) const { return c.q + row * c.q_row; }
   void silence(int64_t row) {
     memset(pre(row, 0), 0, k.p.gates * k.p.np * 4);
     if (k.s.cell == GRU_RESET_AFTER) memset(c.pre_in + row * k.p.np, 0, k.p.np * 4);

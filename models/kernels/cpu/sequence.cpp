@@ -1,8 +1,9 @@
 // Whole sequences of recurrent cells, forward and backward, on one tile of the batch at a time.
 //
-// A tile's state stays in the innermost cache over all steps. The backward pass recomputes a step's
-// gates from the stored states instead of storing them, and keeps what the weights' gradients need
-// for a chunk of steps, so that those are products of good size.
+// A tile's state stays in the innermost cache over all steps. The backward pass reads a step's gates
+// where the forward pass was given room to keep them, and else computes them again from the states.
+// What the weights' gradients need it keeps for a chunk of steps, so that those are products of good
+// size.
 #include "sequence.h"
 
 #include <atomic>
@@ -14,6 +15,35 @@ namespace {
 
 constexpr int64_t CHUNK_FLOATS = 96 * 1024;  // of a tile's chunk of steps, to stay in L2
 constexpr int64_t AHEAD = 2;  // steps by which the backward pass asks for states before it reads them
+
+// What a tile's forward pass keeps for its backward pass, if there is room: first the gates of all
+// steps, then q of all steps.
+struct Kept {
+  const Plan &p;
+  int64_t rows;
+  int places;
+  float *gates, *q;  // null: nothing is kept
+
+  explicit Kept(const Tile &k) : p(k.p), rows(k.rows), places(kept_places(k.s)), gates(nullptr), q(nullptr) {
+    if (!k.a.kept) return;
+    gates = begin(k) + k.s.steps * k.first * each();
+    q = gates + k.s.steps * rows * places * p.np;
+  }
+  int64_t each() const { return places * p.np + p.q_size; }
+  float *begin(const Tile &k) const { return k.a.kept + k.model * kept_floats(k.s, p); }
+  // What is behind the last tile's, so that all numbers are defined.
+  void clear_rest(const Tile &k) const {
+    const int64_t used = k.s.steps * k.s.batch * each();
+    if (gates && !k.first) memset(begin(k) + used, 0, (kept_floats(k.s, p) - used) * 4);
+  }
+  float *q_at(int64_t t) const { return q + t * rows * p.q_size; }
+  // In the place of the scratch memory of a step.
+  void take(int64_t t, Scratch &w) const {
+    if (!gates) return;
+    if (places) w.gates = gates + t * rows * places * p.np, w.places = places, w.all = true;
+    if (p.q_size) w.q = q_at(t);
+  }
+};
 
 void rnn_step(const Tile &k, int64_t t, const float *h, float *next, const Scratch &w) {
   const Shape &s = k.s;
@@ -29,10 +59,9 @@ void rnn_step(const Tile &k, int64_t t, const float *h, float *next, const Scrat
   });
 }
 
-// A backward pass keeps the gates, and has no use for what comes of them; of an LSTM it is given
-// tanh(c_t) in place of c_t.
+// Without `next` the gates alone are wanted, by a backward pass.
 void lstm_step(const Tile &k, int64_t t, const float *h, const float *c, float *next, float *next_c,
-               const Scratch &w, bool keep) {
+               const Scratch &w) {
   const int64_t np = k.p.np;
   k.project(0, h, w.q);
   open_gates(k, t, 0, 3, h, w, [](int g, Vec z) { return g == 2 ? tanh_of(z) : sigmoid_of(z); });
@@ -40,19 +69,16 @@ void lstm_step(const Tile &k, int64_t t, const float *h, const float *c, float *
     k.open(sums, t, 3, h, w.q);
     sums.each([&](Vec z, int i, int64_t j) {
       Vec leave = sigmoid_of(z), enter = load(w.gate(0, i, np) + j), forget = load(w.gate(1, i, np) + j);
-      Vec cell = forget * load(c + i * np + j) + enter * load(w.gate(2, i, np) + j), y = tanh_of(cell);
-      if (keep) {
-        store(w.gate(3, i, np) + j, leave);
-        store(next_c + i * np + j, y);
-      } else {
-        store(next_c + i * np + j, cell);
-        store(next + i * np + j, leave * y);
-      }
+      if (w.all) store(w.gate(3, i, np) + j, leave);
+      if (!next) return;
+      Vec cell = forget * load(c + i * np + j) + enter * load(w.gate(2, i, np) + j);
+      store(next_c + i * np + j, cell);
+      store(next + i * np + j, leave * tanh_of(cell));
     });
   });
 }
 
-void gru_before_step(const Tile &k, int64_t t, const float *h, float *next, const Scratch &w, bool keep) {
+void gru_before_step(const Tile &k, int64_t t, const float *h, float *next, const Scratch &w) {
   const int64_t np = k.p.np;
   k.project(0, h, w.q);
   open_gates(k, t, 0, 1, h, w, [](int, Vec z) { return sigmoid_of(z); });
@@ -60,7 +86,7 @@ void gru_before_step(const Tile &k, int64_t t, const float *h, float *next, cons
     k.open(sums, t, 1, h, w.q);
     sums.each([&](Vec z, int i, int64_t j) {
       Vec reset = sigmoid_of(z);
-      if (keep) store(w.gate(1, i, np) + j, reset);
+      if (w.all) store(w.gate(1, i, np) + j, reset);
       store(w.reset + i * np + j, reset * load(h + i * np + j));
     });
   });
@@ -69,20 +95,20 @@ void gru_before_step(const Tile &k, int64_t t, const float *h, float *next, cons
     k.open(sums, t, 2, w.reset, w.q);
     sums.each([&](Vec z, int i, int64_t j) {
       Vec q = tanh_of(z);
-      if (keep) store(w.gate(2, i, np) + j, q);
-      else store(next + i * np + j, q + load(w.gate(0, i, np) + j) * (load(h + i * np + j) - q));
+      if (w.all) store(w.gate(2, i, np) + j, q);
+      if (next) store(next + i * np + j, q + load(w.gate(0, i, np) + j) * (load(h + i * np + j) - q));
     });
   });
 }
 
-void gru_after_step(const Tile &k, int64_t t, const float *h, float *next, const Scratch &w, bool keep) {
+void gru_after_step(const Tile &k, int64_t t, const float *h, float *next, const Scratch &w) {
   const int64_t np = k.p.np;
   k.project(0, h, w.q);
   open_gates(k, t, 0, 2, h, w, [](int, Vec z) { return sigmoid_of(z); });
   for_panels(k.rows, k.p.n, [&](Sums &sums) {
     Product inner = sums.into();
     inner.bias = k.p.product_bias + sums.column;
-    inner.out = w.gate(3, 0, np) + sums.column, inner.out_row = MOST_GATES * np;
+    inner.out = w.gate(3, 0, np) + sums.column, inner.out_row = w.places * np;
     k.recur(inner, sums, 2, h, w.q);
     sums.run(inner);
     Product outer = sums.into();
@@ -91,8 +117,8 @@ void gru_after_step(const Tile &k, int64_t t, const float *h, float *next, const
     sums.each([&](Vec z, int i, int64_t j) {
       Vec product = load(w.gate(3, i, np) + j);
       Vec q = tanh_of(z + load(w.gate(1, i, np) + j) * product);
-      if (keep) store(w.gate(2, i, np) + j, q);
-      else store(next + i * np + j, q + load(w.gate(0, i, np) + j) * (load(h + i * np + j) - q));
+      if (w.all) store(w.gate(2, i, np) + j, q);
+      if (next) store(next + i * np + j, q + load(w.gate(0, i, np) + j) * (load(h + i * np + j) - q));
     });
   });
 }
@@ -101,9 +127,9 @@ void step(const Tile &k, int64_t t, const float *h, const float *c, float *next,
           const Scratch &w) {
   switch (k.s.cell) {
     case RNN: return rnn_step(k, t, h, next, w);
-    case GRU_RESET_BEFORE: return gru_before_step(k, t, h, next, w, false);
-    case GRU_RESET_AFTER: return gru_after_step(k, t, h, next, w, false);
-    default: return lstm_step(k, t, h, c, next, next_c, w, false);
+    case GRU_RESET_BEFORE: return gru_before_step(k, t, h, next, w);
+    case GRU_RESET_AFTER: return gru_after_step(k, t, h, next, w);
+    default: return lstm_step(k, t, h, c, next, next_c, w);
   }
 }
 
@@ -118,11 +144,14 @@ void forward_tile(const Tile &k, Arena &arena) {
   float *h = arena.take(TILE_ROWS * np), *next = arena.take(TILE_ROWS * np);
   float *c = arena.take(TILE_ROWS * np), *next_c = arena.take(TILE_ROWS * np);
   Scratch w = scratch(k.p, arena);
+  const Kept kept(k);
+  kept.clear_rest(k);
   load_rows(k.a.h0 + own, n, np, k.rows, h);
   if (lstm) load_rows(k.a.c0 + own, n, np, k.rows, c);
   for (int64_t t = 0; t < s.steps; t++) {
     if (k.a.states && t + AHEAD < s.steps) prefetch_to_write(k.a.states + k.at(t + AHEAD, 0), k.rows * s.size);
     if (k.a.cells && t + AHEAD < s.steps) prefetch_to_write(k.a.cells + k.at(t + AHEAD, 0), k.rows * s.size);
+    kept.take(t, w);
     step(k, t, h, c, next, next_c, w);
     for (int i = 0; i < k.rows; i++) {
       if (!k.over(t, i)) continue;
@@ -145,24 +174,26 @@ void forward_tile(const Tile &k, Arena &arena) {
 struct BackwardTile : Reverse {
   const Gradients &g;
   const Transposed transposed;
+  const Kept kept;
   Scratch w;
-  // `bounded` is tanh(c_t) of an LSTM.
-  float *grad, *next_grad, *grad_c, *bounded, *cell, *reset_grad;
+  // Of an LSTM: c_(t-1) and c_t.
+  float *grad, *next_grad, *grad_c, *cell, *next_cell, *reset_grad;
 
   BackwardTile(const Tile &tile, const Gradients &gradients, const Chunk &chunk, const WeightGradients &out,
                Arena &arena)
       : Reverse{tile, chunk, out}, g(gradients), transposed(tile.p, tile.s.steps * tile.rows),
-        w(scratch(tile.p, arena)) {
+        kept(tile), w(scratch(tile.p, arena)) {
+    w.all = true;
     const int64_t sums = tile.p.gates * transposed.rows() * tile.p.np;
     c.transposed = arena.take(sums);
     memset(c.transposed, 0, sums * 4);
-    for (float **p : {&grad, &next_grad, &grad_c, &bounded, &cell, &reset_grad})
+    for (float **p : {&grad, &next_grad, &grad_c, &cell, &next_cell, &reset_grad})
       *p = arena.take(TILE_ROWS * tile.p.np);
   }
 
   void rnn(int64_t t, int64_t row) {
     const int64_t np = k.p.np, n = k.p.n;
-    k.project(0, c.h + row * np, q(row));
+    if (!kept.gates) k.project(0, c.h + row * np, w.q);
     for (int i = 0; i < k.rows; i++)
       for (int64_t j = 0; j < np; j += LANES) {
         Vec stored = load_some(k.a.states + k.at(t, i) + j, n - j);
@@ -174,13 +205,14 @@ struct BackwardTile : Reverse {
 
   void lstm(int64_t t, int64_t row) {
     const int64_t np = k.p.np;
+    std::swap(cell, next_cell);
     load_cells(t - 1);
-    lstm_step(k, t, c.h + row * np, cell, nullptr, bounded, w, true);
+    if (!kept.gates) lstm_step(k, t, c.h + row * np, cell, nullptr, nullptr, w);
     for (int i = 0; i < k.rows; i++)
       for (int64_t j = 0; j < np; j += LANES) {
         Vec enter = load(w.gate(0, i, np) + j), forget = load(w.gate(1, i, np) + j);
         Vec candidate = load(w.gate(2, i, np) + j), leave = load(w.gate(3, i, np) + j);
-        Vec y = load(bounded + i * np + j), g = load(grad + i * np + j);
+        Vec y = tanh_of(load(next_cell + i * np + j)), g = load(grad + i * np + j);
         Vec inner = load(grad_c + i * np + j) + g * leave * (1.f - y * y);
         store(pre(row + i, 0) + j, inner * candidate * enter * (1.f - enter));
         store(pre(row + i, 1) + j, inner * load(cell + i * np + j) * forget * (1.f - forget));
@@ -196,7 +228,11 @@ struct BackwardTile : Reverse {
     const int64_t np = k.p.np;
     const float *h = c.h + row * np;
     w.reset = c.v + row * np;
-    gru_before_step(k, t, h, nullptr, w, true);
+    if (!kept.gates) gru_before_step(k, t, h, nullptr, w);
+    else
+      for (int i = 0; i < k.rows; i++)
+        for (int64_t j = 0; j < np; j += LANES)
+          store(w.reset + i * np + j, load(w.gate(1, i, np) + j) * load(h + i * np + j));
     for (int i = 0; i < k.rows; i++)
       for (int64_t j = 0; j < np; j += LANES) {
         Vec update = load(w.gate(0, i, np) + j), q = load(w.gate(2, i, np) + j);
@@ -218,7 +254,7 @@ struct BackwardTile : Reverse {
   void gru_after(int64_t t, int64_t row) {
     const int64_t np = k.p.np;
     const float *h = c.h + row * np;
-    gru_after_step(k, t, h, nullptr, w, true);
+    if (!kept.gates) gru_after_step(k, t, h, nullptr, w);
     for (int i = 0; i < k.rows; i++)
       for (int64_t j = 0; j < np; j += LANES) {
         Vec update = load(w.gate(0, i, np) + j), reset = load(w.gate(1, i, np) + j);
@@ -304,18 +340,22 @@ struct BackwardTile : Reverse {
     const int64_t n = s.size, np = k.p.np, own = (k.model * s.batch + k.first) * n;
     load_rows(g.last_h ? g.last_h + own : nullptr, n, np, k.rows, grad);
     load_rows(g.last_c ? g.last_c + own : nullptr, n, np, k.rows, grad_c);
+    if (s.cell == LSTM) load_cells(s.steps - 1);
     for (int64_t end = s.steps; end > 0; end -= c.steps) {
       const int64_t begin = std::max<int64_t>(0, end - c.steps);
+      if (kept.gates) c.q = kept.q_at(begin);
       for (int64_t t = end - 1; t >= begin; t--) {
         const int64_t row = (t - begin) * k.rows;
         load_state(t, c.h + row * np);
         if (t > AHEAD) prefetch(k.a.states + k.at(t - 1 - AHEAD, 0), k.rows * n);
         take_outer(t);
+        w.q = q(row);
+        kept.take(t, w);
         switch (s.cell) {
           case RNN: rnn(t, row); break;
-          case GRU_RESET_BEFORE: w.q = q(row), gru_before(t, row); break;
-          case GRU_RESET_AFTER: w.q = q(row), gru_after(t, row); break;
-          default: w.q = q(row), lstm(t, row);
+          case GRU_RESET_BEFORE: gru_before(t, row); break;
+          case GRU_RESET_AFTER: gru_after(t, row); break;
+          default: lstm(t, row);
         }
         inputs(t, row);
         for (int i = 0; i < k.rows; i++)
@@ -356,7 +396,8 @@ void backward_tile(const Tile &k, const Gradients &g, const WeightGradients &out
   c.pre_in = s.cell == GRU_RESET_AFTER ? arena.take(rows * p.np) : nullptr;
   c.h = arena.take(rows * p.np);
   c.v = s.cell == GRU_RESET_BEFORE ? arena.take(rows * p.np) : nullptr;
-  c.q = arena.take(p.kept(rows) * p.q_size), c.back = arena.take(p.d ? rows * p.q_size : 0);
+  c.q = k.a.kept ? nullptr : arena.take(p.kept(rows) * p.q_size);
+  c.q_row = k.a.kept ? p.q_size : p.kept_row(), c.back = arena.take(p.d ? rows * p.q_size : 0);
   c.x = arena.take(rows * (1 + p.inputs));
   BackwardTile(k, g, c, out, arena).run();
 }

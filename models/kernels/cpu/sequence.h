@@ -42,6 +42,11 @@ struct Arguments {
   float *cells;            // [M, T, B, n] or null: c_t, LSTM only
   float *last_h;           // [M, B, n]
   float *last_c;           // [M, B, n], LSTM only
+  // What a recurrent cell's backward pass computes again where it is null: its gates, and what thin
+  // factors made of their vectors. Room for 3 (GRU that resets before) or 4 rows of n for each step of
+  // a sample, none of a plain RNN, and for those products, each rounded up to 16 floats, and 32 floats
+  // behind each model's; the order in it is the kernels' own. Null of packed rotations.
+  float *kept;
 };
 
 // What arrives (null: nothing), and where what is wanted is written (null: not wanted).

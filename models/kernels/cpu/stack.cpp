@@ -154,7 +154,7 @@ void backward_rows(const Rows &r, const Gradients &g, const Accumulators &sums, 
   Chunk c{};
   c.steps = 1;
   c.pre = arena.take(rows * p.gates * np), c.h = arena.take(rows * np);
-  c.q = arena.take(p.kept(rows) * p.q_size), c.back = arena.take(p.d ? rows * p.q_size : 0);
+  c.q = arena.take(p.kept(rows) * p.q_size), c.q_row = p.kept_row(), c.back = arena.take(p.d ? rows * p.q_size : 0);
   float *grad = arena.take(rows * np), *next = arena.take(rows * np), *passed = arena.take(rows * np);
   const Transposed transposed(p, rows);
   const int64_t sums_size = p.gates * transposed.rows() * np;

@@ -86,6 +86,8 @@ struct Plan {
 
   // Rows of q that are kept of so many: those of thin factors are for their gradients.
   int64_t kept(int64_t rows) const { return d ? rows : TILE_ROWS; }
+  // From one of them to the next; 0 where a step's rows take the place of those before.
+  int64_t kept_row() const { return d ? q_size : 0; }
 
   // Zeros where there are no rows.
   float *pad_rows(const float *rows, int64_t count, Arena &arena) const {
@@ -251,11 +253,13 @@ struct Tile {
   }
 };
 
-// Gates of a tile's step: [rows][4][np], in the order of the cell; a GRU that resets after its
+// Gates of a tile's step: [rows][places][np], in the order of the cell; a GRU that resets after its
 // matrix has W_q h, with the bias that is added to it, in the fourth place.
 struct Scratch {
   float *gates, *reset, *q;
-  float *gate(int g, int row, int64_t np) const { return gates + (row * MOST_GATES + g) * np; }
+  int places;   // MOST_GATES, or fewer
+  bool all;     // whether all gates are wanted, or those alone that the step itself reads again
+  float *gate(int g, int row, int64_t np) const { return gates + (row * places + g) * np; }
 };
 
 // Gate g by f(sum), for all gates of a group.
@@ -278,6 +282,19 @@ inline void store_rows(const float *from, int64_t n, int64_t np, int rows, float
   for (int i = 0; i < rows; i++) memcpy(to + i * n, from + i * np, n * 4);
 }
 
+// Gates of a step that are of use to a backward pass, with W_q h where it is no gate.
+inline int kept_places(const Shape &s) {
+  return s.cell == RNN ? 0 : s.cell == GRU_RESET_BEFORE ? 3 : MOST_GATES;
+}
+
+// Of one model in `Arguments::kept`: as its caller, who knows no lanes, has counted them.
+inline int64_t kept_floats(const Shape &s, const Plan &p) {
+  auto rounded = [](int64_t size) { return (size + 15) / 16 * 16; };
+  int64_t each = kept_places(s) * rounded(p.n);
+  for (int k = 0; k < p.groups && p.d; k++) each += rounded(p.num_right_of[k] * p.d);
+  return s.steps * s.batch * each + 32;
+}
+
 inline int64_t scratch_floats(const Plan &p) {
   return Arena::rounded(TILE_ROWS * MOST_GATES * p.np) +
          Arena::rounded(TILE_ROWS * p.np) + Arena::rounded(TILE_ROWS * p.q_size);
@@ -285,7 +302,7 @@ inline int64_t scratch_floats(const Plan &p) {
 
 inline Scratch scratch(const Plan &p, Arena &arena) {
   return {arena.take(TILE_ROWS * MOST_GATES * p.np), arena.take(TILE_ROWS * p.np),
-          arena.take(TILE_ROWS * p.q_size)};
+          arena.take(TILE_ROWS * p.q_size), MOST_GATES, false};
 }
 
 // The packed weights of every model, in memory of the arena.

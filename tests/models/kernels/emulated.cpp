@@ -3,8 +3,7 @@
 // Reads the shape, then each tensor of `Arguments` as `read_tensor` takes it (a count of 0 is a null
 // pointer). Writes states, last h, last c, and the gradients of the sum of all states
 // and of the last ones by each tensor that was given. Of the states there is no `abs` kind here.
-#include "../../../models/kernels/cpu/sequence.h"
-
+#include "../../../models/kernels/cpu/tile.h"
 #include "emulated.h"
 
 int main() {
@@ -36,6 +35,9 @@ int main() {
   arguments.cells = has_cell ? cells.data() : nullptr;
   arguments.last_h = h.data();
   arguments.last_c = has_cell ? c.data() : nullptr;
+  const Plan plan(shape);
+  Floats kept(plan.turned ? 0 : shape.models * kept_floats(shape, plan));
+  arguments.kept = kept.empty() ? nullptr : kept.data();
   if (sequence_forward(&shape, &arguments, nullptr)) return 3;
   const Floats ones(states.size(), 1.f);
   gradients.states = ones.data();

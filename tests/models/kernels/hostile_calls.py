@@ -148,11 +148,11 @@ def of_a_cell(cell: Any, form: FormName, sizes: Sizes) -> Iterator[Case]:
     kind = (cell, "tanh", 0.0)
     name = f"{cell} {form}{'' if sizes.inputs else ', projected'}"
     run = torch.ops.reflectory.sequence
-    arguments = [*tensors.in_order(), lengths, *kind, True, 0]
+    arguments = [*tensors.in_order(), lengths, *kind, True, True, 0]
     yield f"sequence {name}", run, arguments
     packed = Packed(Kind(*kind), tensors)
     yield f"sequence {name}, packed", holding(packed, run), [*arguments[:-1], packed.handle]
-    states, cells, last_h, last_c = run(*arguments)
+    states, cells, last_h, last_c, kept = run(*arguments)
     of_lstm = [cells, last_c] if cell == "lstm" else [None, None]
     incoming = [states, of_lstm[0], last_h, of_lstm[1]]
     wanted = [tensor is not None for tensor in tensors.in_order()]
@@ -160,7 +160,7 @@ def of_a_cell(cell: Any, form: FormName, sizes: Sizes) -> Iterator[Case]:
     yield (
         f"sequence_backward {name}",
         backward,
-        [*incoming, *tensors.in_order(), lengths, states, cells, *kind, wanted],
+        [*incoming, *tensors.in_order(), lengths, states, cells, kept, *kind, wanted],
     )
 
 

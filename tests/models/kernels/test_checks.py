@@ -51,11 +51,11 @@ def test_packed_weights_are_known_for_as_long_as_they_are_held() -> None:
     packed = Packed(KIND, given)
     handle = packed.handle
     run = torch.ops.reflectory.sequence
-    arguments = (*given.in_order(), None, "rnn", "tanh", 0.0, False)
+    arguments = (*given.in_order(), None, "rnn", "tanh", 0.0, False, False)
     torch.testing.assert_close(run(*arguments, handle)[2], run(*arguments, 0)[2])
     wider = random_tensors("rnn", "dense", Sizes(1, 2, 3, 6, 5))
     with pytest.raises(ValueError, match=r"packed for \('rnn', 4, .* are none for \('rnn', 6,"):
-        run(*wider.in_order(), None, "rnn", "tanh", 0.0, False, handle)
+        run(*wider.in_order(), None, "rnn", "tanh", 0.0, False, False, handle)
     del packed
     with pytest.raises(ValueError, match=f"{handle} is no handle of packed weights"):
         run(*arguments, handle)

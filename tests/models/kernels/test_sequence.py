@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.kernels.calls import GATES, Kind, Packed, Tensors
+from models.kernels import sequence as sequence_module
+from models.kernels.calls import GATES, Kind, Packed, Tensors, kept_floats
 from models.kernels.library import library
 from models.kernels.sequence import sequence
 from models.kernels.structs import ACTIVATIONS, CELLS, CellName
@@ -140,6 +141,43 @@ def test_memory_of_earlier_calls_is_not_read(cell: CellName, form: FormName) -> 
         torch.use_deterministic_algorithms(mode=False)
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("cell", CELLS)
+def test_gates_that_are_kept_give_the_gradients_of_gates_that_are_computed_again(
+    cell: CellName, form: FormName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sequence_module, "LEAST_KEPT_SIZE", 1)
+    kind, sizes = Kind(cell, "tanh", 0.0), Sizes(2, 40, 13, 21, 3)
+    tensors = random_tensors(cell, form, sizes)
+    lengths = torch.randint(1, 41, (2, 13), generator=torch.Generator().manual_seed(3))
+    given = [t for t in tensors.in_order() if t is not None]
+
+    def gradients(*, learns: bool) -> tuple[Tensor, ...]:
+        states, _, last_h, _ = sequence(kind, tensors, lengths, keep=True, learns=learns)
+        return torch.autograd.grad(states.square().sum() + last_h.sum(), given)
+
+    kept, again = gradients(learns=True), gradients(learns=False)
+    assert all(map(torch.equal, kept, again))
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_no_more_gates_are_kept_than_memory_is_allowed(
+    cell: CellName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = Kind(cell, "tanh", 0.0)
+    tensors = random_tensors(cell, "low_rank", Sizes(2, 5, 13, 48, 3))
+    count = kept_floats(kind, tensors)
+
+    def kept() -> Tensor:
+        arguments = *tensors.in_order(), None, kind.cell, kind.activation, kind.slope
+        return torch.ops.reflectory.sequence(*arguments, True, True, 0)[4]
+
+    assert kept().shape == (2, count)
+    monkeypatch.setattr(sequence_module, "MOST_KEPT", 4 * 2 * count - 1)
+    assert kept().shape == (0,)
+    compare(kind, tensors, None)
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
 def test_a_nan_is_seen_in_the_result(kind: Kind) -> None:
     tensors = random_tensors(cell_of(kind), "dense", Sizes(1, 4, 3, 5, 2))
@@ -206,11 +244,11 @@ def test_packed_weights_give_the_same_numbers_whatever_becomes_of_theirs(
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("cell", CELLS)
 def test_the_operator_keeps_torchs_rules(cell: CellName, form: FormName) -> None:
-    tensors = random_tensors(cell, form, Sizes(2, 4, 3, 7, 2))
+    tensors = random_tensors(cell, form, Sizes(2, 4, 3, 50, 2))
     lengths = torch.tensor([[1, 4, 2], [3, 3, 3]])
     kind = (cell, "abs" if cell == "rnn" else "tanh", 0.0)
     results = torch.library.opcheck(
-        torch.ops.reflectory.sequence.default, (*tensors.in_order(), lengths, *kind, True, 0)
+        torch.ops.reflectory.sequence.default, (*tensors.in_order(), lengths, *kind, True, True, 0)
     )
     assert set(results.values()) == {"SUCCESS"}
 
