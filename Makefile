@@ -78,6 +78,8 @@ bench: $(VENV)/installed-test  ## Time the CPU kernels on a quiet machine and ke
 	@{ echo; $(BIN)/python -m tests.benchmarks.phases --cpu; } | tee -a deploy/docs/benchmarks/kernels.md
 	@{ echo; $(BIN)/python -m tests.benchmarks.forms --cpu; } | tee -a deploy/docs/benchmarks/kernels.md
 	@{ echo; $(BIN)/python -m tests.benchmarks.epochs --cpu; } | tee -a deploy/docs/benchmarks/kernels.md
+	@{ echo; $(BIN)/python -m tests.benchmarks.kept_gates; } | tee -a deploy/docs/benchmarks/kernels.md
+	@{ echo; $(BIN)/python -m tests.benchmarks.kept_gates --vendor; } | tee -a deploy/docs/benchmarks/kernels.md
 	@{ echo; $(BIN)/python -m tests.benchmarks.structured; } | tee -a deploy/docs/benchmarks/kernels.md
 	@{ echo; $(BIN)/python -m tests.benchmarks.libraries; } | tee -a deploy/docs/benchmarks/kernels.md
 

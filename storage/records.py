@@ -164,8 +164,8 @@ class StudyRecord(StudyEnding):
     last_event: int = 0
     data_version: int = field(default=0, compare=False)
     """Grows with every change of what fronts and figures follow from: outcomes of trials, their
-    throughput and files, the study's state. Equal versions, each read in one transaction with the
-    rows, mean equal rows."""
+    throughput and files, the study's state and document. Equal versions, each read in one
+    transaction with the rows, mean equal rows."""
 
     @property
     def state_reason(self) -> str | None:

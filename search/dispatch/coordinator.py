@@ -144,6 +144,8 @@ class Coordinator:
         self._slots_changed = True
         """Since the last round: what waits for one may have it now."""
         self._looks: Mapping[str, Look] = {}
+        self._marks: Mapping[str, Hashable] = {}
+        """Of each study of which there is a look, when it was looked at."""
         self._changes = database.changes()
         self._committed: Hashable | None = None
         self._looked_at: Hashable | None = None
@@ -571,18 +573,24 @@ class Coordinator:
         looked_at = None if committed is None else (committed, frozenset(self._runs))
         if looked_at is not None and looked_at == self._looked_at:
             return
-        self._looks, self._looked_at, self._committed = {}, None, committed
-        studies: Sequence[StudyRecord] = ()
+        before, self._looks, self._looked_at, self._committed = self._looks, {}, None, committed
+        studies: dict[str, StudyRecord] = {}
         asked: Mapping[str, Set[CommandKind]] = {}
+        marks: Mapping[str, Hashable] = {}
         if self._runs:
             with self.database.read() as session:
-                studies = Studies(session).with_ids(self._runs.keys())
+                marks = Studies(session).marks(self._runs.keys())
+                same = {one for one in before if marks.get(one) == self._marks[one]}
+                studies = {one: before[one].study for one in same}
+                if changed := marks.keys() - same:
+                    studies |= {one.id: one for one in Studies(session).with_ids(changed)}
                 asked = Commands(session).asked()
         self._looks = {
             study.id: Look(study, study.data_version, asked.get(study.id, frozenset()))
-            for study in studies
+            for study in studies.values()
         }
-        for study in studies:
+        self._marks = {study_id: marks[study_id] for study_id in studies}
+        for study in studies.values():
             self._known[study.id].note_version(study.data_version)
         self._looked_at = looked_at
 
@@ -686,7 +694,8 @@ class Coordinator:
         self._recall_what_waits()
         until = datetime.now(UTC) + timedelta(seconds=CLAIM_LEASES * self._lease_seconds)
         with self.database.read() as session:
-            studies = [*in_progress(session), *ended_studies_to_measure(session, self)]
+            seen = {study_id: look.study for study_id, look in self._looks.items()}
+            studies = [*in_progress(session, seen), *ended_studies_to_measure(session, self)]
             claims = Studies(session).claims(other_than=self._owner)
             theirs = others(session, owner=self._owner, lease_seconds=self._lease_seconds)
             self._tenants.look(session, {study.tenant for study in studies})

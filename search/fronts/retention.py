@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -13,7 +12,7 @@ from search.exports import MADE_ROLES
 from search.fronts.dominance import front_of
 from search.fronts.pareto import objective_infos
 from search.fronts.unmeasured import may_be_on_front
-from search.studies import StudySpec, in_progress, needed_checkpoints
+from search.studies import StudySpec, needed_checkpoints
 from storage.batches import batched
 from storage.blobs.artifacts import ArtifactStore
 from storage.engine import Database
@@ -57,8 +56,8 @@ class Retention(Background):
         self._store = store
         self._complete: dict[str, int] = {}
         """How many trials of a study were complete when it was last looked at."""
-        self._settled: dict[str, datetime] = {}
-        """When the studies had ended that were looked at since; one may run on and end again."""
+        self._versions: dict[str, int] = {}
+        """Of all studies' data, when they were looked at."""
 
     def tidy(self) -> int:
         """Take away, once, what ended trials need no more; returns how many artifacts that were."""
@@ -68,13 +67,11 @@ class Retention(Background):
         for batch in batched(ended, _BATCH):
             dropped += self._drop({where: [RESUME] for where in batch})
         with self._database.read() as session:
-            at_work = {study.id for study in in_progress(session)}
-            finished = Studies(session).finish_times()
-        unsettled = {study for study, at in finished.items() if self._settled.get(study) != at}
-        for study_id in sorted(at_work | unsettled):
-            dropped += self._apply_policy(study_id)
-            if study_id in finished:
-                self._settled[study_id] = finished[study_id]
+            versions = Studies(session).versions()
+        for study_id, version in versions.items():
+            if self._versions.get(study_id) != version:
+                dropped += self._apply_policy(study_id)
+        self._versions = versions
         return dropped
 
     def sweep(self, *, older_than_seconds: float = _LONGEST_UPLOAD_SECONDS) -> int:

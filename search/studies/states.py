@@ -1,6 +1,6 @@
 """The states of a study: which there are in progress, and how one is entered or left."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy.orm import Session
@@ -68,7 +68,16 @@ def priority_of(study: StudyRecord) -> int:
     return priority if isinstance(priority, int) else 0
 
 
-def in_progress(session: Session) -> Sequence[StudyRecord]:
-    """The studies that a coordinator has to work on, oldest first."""
+def in_progress(
+    session: Session, seen: Mapping[str, StudyRecord] | None = None
+) -> Sequence[StudyRecord]:
+    """The studies that a coordinator has to work on, oldest first.
+
+    Those that it has `seen` a moment ago are given as they were then, without reading them again.
+    """
     # A paused one too: what trains in it has to be put aside, and it goes on at once when asked to.
-    return Studies(session).in_states(StudyState.QUEUED, StudyState.RUNNING, StudyState.PAUSED)
+    studies, seen = Studies(session), seen or {}
+    ids = studies.ids_in_states(StudyState.QUEUED, StudyState.RUNNING, StudyState.PAUSED)
+    found = {study.id: study for study in studies.with_ids([one for one in ids if one not in seen])}
+    known = {**seen, **found}
+    return [known[study_id] for study_id in ids if study_id in known]

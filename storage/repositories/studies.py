@@ -1,6 +1,6 @@
 """Studies: the documents users sent, where each stands, and which coordinator has it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any
 
@@ -41,7 +41,11 @@ _ITEMS: Mapping[str, Callable[..., FunctionElement[Any]]] = {
 _record = reader(StudyRecord)
 _NAMED = StudyRow.id.in_(bindparam("studies", expanding=True))
 _WITH_IDS = select(*columns_of(StudyRecord, StudyRow)).where(_NAMED)
-_VERSIONS = select(StudyRow.id, StudyRow.data_version).where(_NAMED)
+_VERSIONS = select(StudyRow.id, StudyRow.data_version)
+_VERSIONS_OF = _VERSIONS.where(_NAMED)
+_MARKS = select(
+    StudyRow.id, StudyRow.data_version, StudyRow.last_event, StudyRow.running_seconds
+).where(_NAMED)
 _OURS = select(StudyRow.id).where(
     StudyRow.id == bindparam("study"), StudyRow.owner == bindparam("claims")
 )
@@ -227,20 +231,34 @@ class Studies:
         )
         return [_record(row) for row in rows]
 
+    def ids_in_states(self, *states: StudyState) -> Sequence[str]:
+        """The ids of all studies in one of these states, oldest first."""
+        return self._session.scalars(
+            select(StudyRow.id)
+            .where(StudyRow.state.in_(states))
+            .order_by(StudyRow.created_at, StudyRow.id)
+        ).all()
+
     def with_ids(self, study_ids: Collection[str]) -> list[StudyRecord]:
         """Those of the named studies that are there."""
         rows = run(self._session, _WITH_IDS, {"studies": list(study_ids)})
         return [_record(row) for row in rows]
 
-    def versions(self, study_ids: Collection[str]) -> dict[str, int]:
-        """The versions of the data of those of the named studies that are there."""
-        rows = run(self._session, _VERSIONS, {"studies": list(study_ids)})
+    def versions(self, study_ids: Collection[str] | None = None) -> dict[str, int]:
+        """The versions of the data of those of the named studies that are there, or of all."""
+        if study_ids is None:
+            rows = self._session.execute(_VERSIONS)
+        else:
+            rows = run(self._session, _VERSIONS_OF, {"studies": list(study_ids)})
         return {study_id: version for study_id, version in rows}  # noqa: C416 - rows are no pairs
 
-    def finish_times(self) -> dict[str, datetime]:
-        """When each study ended, of those that have."""
-        rows = self._session.execute(select(StudyRow.id, StudyRow.finished_at))
-        return {study_id: at for study_id, at in rows if at is not None}
+    def marks(self, study_ids: Collection[str]) -> dict[str, Hashable]:
+        """Of those of the named studies that are there: what differs once their records differ.
+
+        To read and to compare a record, with its document, takes many times as long.
+        """
+        rows = run(self._session, _MARKS, {"studies": list(study_ids)})
+        return {row.id: tuple(row) for row in rows}
 
     def set_state(
         self,
@@ -291,7 +309,7 @@ class Studies:
             NotFound: if there is no such study.
         """
         given = {name: value for name, value in vars(labels).items() if value is not None}
-        self._change(study_id, given)
+        self._change(study_id, {**given, **_ANOTHER_VERSION})
 
     def set_spec(self, study_id: str, spec: dict[str, Json]) -> None:
         """Replace the study's document.
@@ -299,7 +317,7 @@ class Studies:
         Raises:
             NotFound: if there is no such study.
         """
-        self._change(study_id, {"spec": spec})
+        self._change(study_id, {"spec": spec, **_ANOTHER_VERSION})
 
     def clear_ending(self, study_id: str) -> None:
         """Take back what `set_ending` said: trials are begun again.
@@ -315,7 +333,7 @@ class Studies:
         Raises:
             NotFound: if there is no such study.
         """
-        self._change(study_id, {"prepared": prepared})
+        self._change(study_id, {"prepared": prepared, **_ANOTHER_VERSION})
 
     def set_reference_point(self, study_id: str, point: dict[str, float]) -> None:
         """Fix the hypervolume's reference point.

@@ -1,6 +1,7 @@
 """Studies: stored as they came, made once per key, paged, moved, and claimed by one coordinator."""
 
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -164,7 +165,40 @@ def test_studies_in_states_come_oldest_first(database: Database) -> None:
         studies.set_state("s2", StudyState.RUNNING, at=START)
         studies.set_state("s3", StudyState.FINISHED, at=START)
         found = studies.in_states(StudyState.QUEUED, StudyState.RUNNING)
-    assert [study.id for study in found] == ["s2", "s1", "s0"]
+        ids = studies.ids_in_states(StudyState.QUEUED, StudyState.RUNNING)
+    assert [study.id for study in found] == list(ids) == ["s2", "s1", "s0"]
+
+
+STUDY = "s1"
+_CHANGES: Sequence[Callable[[Studies], object]] = (
+    lambda studies: studies.set_labels(STUDY, StudyLabels(name="another")),
+    lambda studies: studies.set_labels(STUDY, StudyLabels(tags=("a",), notes="b")),
+    lambda studies: studies.set_spec(STUDY, {"name": "another"}),
+    lambda studies: studies.set_prepared(STUDY, {"samples": 3}),
+    lambda studies: studies.set_reference_point(STUDY, {"quality": 0.0}),
+    lambda studies: studies.set_state(STUDY, StudyState.RUNNING, at=START),
+    lambda studies: studies.add_running_seconds(STUDY, 0.5),
+    lambda studies: studies.set_ending(STUDY, StudyCause.CANCELLED, "by the user"),
+    lambda studies: studies.clear_ending(STUDY),
+    lambda studies: studies.set_state(STUDY, StudyState.FINISHED, at=START),
+)
+
+
+def test_a_studys_mark_differs_after_every_change_of_its_record(database: Database) -> None:
+    with database.write() as session:
+        add_study(session, id=STUDY)
+    for change in _CHANGES:
+        with database.write() as session:
+            studies = Studies(session)
+            before, mark = studies.get(STUDY), studies.marks([STUDY])
+            change(studies)
+        with database.read() as session:
+            studies = Studies(session)
+            assert studies.get(STUDY) != before
+            assert studies.marks([STUDY, "nobody"]).keys() == {STUDY}
+            assert studies.marks([STUDY]) != mark
+    with database.read() as session:
+        assert Studies(session).marks([STUDY]) == Studies(session).marks([STUDY])
 
 
 def test_the_first_running_is_the_start_and_only_an_end_has_a_finish(database: Database) -> None:
