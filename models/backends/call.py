@@ -39,7 +39,7 @@ class PlainInputs:
         # twice as long as few rows.
         rows, matrix = self.x.flatten(0, -2), self.weight.t().contiguous()
         sums = rows @ matrix if self.bias is None else torch.addmm(self.bias, rows, matrix)
-        return sums.view(*self.x.shape[:-1], -1)
+        return sums.view(*self.x.shape[:-1], len(self.weight))
 
     def tensors(self) -> tuple[Tensor, ...]:
         """All that gradients may be wanted of."""

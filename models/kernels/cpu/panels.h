@@ -167,12 +167,12 @@ template <int V> static inline void tile_rows(int m, const Product &p) {
   }
 }
 
-// Sums of one panel, for up to TILE_ROWS rows: vector v of row i is sums[i * vectors + v].
+// Sums of one panel, for up to TILE_ROWS rows: vector v of row first + i is sums[i * vectors + v].
 struct Sums {
   Vec sums[TILE_ROWS * 2];
   int64_t column;  // of the panel's first
   int vectors;     // 1 or 2
-  int rows;
+  int first, rows;
 
   // A tile that ends here.
   Product into() {
@@ -184,7 +184,7 @@ struct Sums {
   void keep(Product &p) { p.given = p.out, p.given_row = p.out_row; }
   // One more part: a [rows, depth] * the panel at this column.
   void add(Product &p, const float *a, int64_t row, const Panels &w) const {
-    p.part[p.parts++] = {a, row, w.depth, w.at(column)};
+    p.part[p.parts++] = {a + first * row, row, w.depth, w.at(column)};
   }
   void run(const Product &p) {
     if (vectors == 2) tile_rows<2>(rows, p);
@@ -193,18 +193,23 @@ struct Sums {
   // f(vector, row, column) for every vector of the panel.
   template <class F> void each(F f) {
     for (int i = 0; i < rows; i++)
-      for (int v = 0; v < vectors; v++) f(sums[i * vectors + v], i, column + v * LANES);
+      for (int v = 0; v < vectors; v++) f(sums[i * vectors + v], first + i, column + v * LANES);
   }
 };
 
-// f(sums) for every panel of `columns` columns.
+// f(sums) for every panel of `columns` columns, and there for all rows: what is read of a panel stays in
+// a cache from tile to tile.
 template <class F> static inline void for_panels(int rows, int64_t columns, F f) {
+  const int tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
   Sums s;
-  s.rows = rows;
   for (int64_t j = 0; j < padded(columns); j += PANEL) {
     s.column = j;
     s.vectors = padded(columns) - j < PANEL ? 1 : 2;
-    f(s);
+    for (int i = 0; i < tiles; i++) {
+      s.first = rows * i / tiles;
+      s.rows = rows * (i + 1) / tiles - s.first;
+      f(s);
+    }
   }
 }
 
@@ -213,7 +218,7 @@ static inline void multiply(int rows, const float *a, int64_t a_row, const Panel
                             int64_t out_row, bool whole) {
   for_panels(rows, w.columns, [&](Sums &s) {
     Product p;
-    p.out = out + s.column, p.out_row = out_row;
+    p.out = out + s.first * out_row + s.column, p.out_row = out_row;
     if (!whole) p.columns = w.columns - s.column;
     s.add(p, a, a_row, w);
     s.run(p);

@@ -11,7 +11,7 @@ struct WeightGradients {
 // What the weights' gradients need of a chunk of steps: row (t, i) of a tile in each.
 struct Chunk {
   int64_t steps;
-  float *pre;      // [rows, G np]: dL / d(W_g h), zero in padding
+  float *pre;      // [rows, wide]: dL / d(W_g h), zero in padding
   float *pre_in;   // [rows, np]: dL / d(input part) of a candidate, where that differs
   float *h, *v;    // [rows, np]: what the groups read
   float *q, *back; // [rows, q_size]: R h, or W h of packed rotations, and L^T pre
@@ -45,13 +45,13 @@ struct Reverse {
   Chunk c;
   const WeightGradients &to;
 
-  float *pre(int64_t row, int gate) const { return c.pre + row * k.p.gates * k.p.np + gate * k.p.np; }
+  float *pre(int64_t row, int gate) const { return c.pre + row * k.p.wide + gate * k.p.np; }
   // dL / d(input part) of a gate.
   const float *pre_in(int64_t row, int gate) const {
     return k.s.cell == GRU_RESET_AFTER && gate == 2 ? c.pre_in + row * k.p.np : pre(row, gate);
   }
   int64_t pre_in_row(int gate) const {
-    return k.s.cell == GRU_RESET_AFTER && gate == 2 ? k.p.np : k.p.gates * k.p.np;
+    return k.s.cell == GRU_RESET_AFTER && gate == 2 ? k.p.np : k.p.wide;
   }
   float *q(int64_t row) const { return c.q + row * c.q_row; }
   void silence(int64_t row) {
@@ -63,7 +63,7 @@ struct Reverse {
   // itself, or null.
   void propagate(int group, int64_t row, float *out, const float *init) {
     const Plan &p = k.p;
-    const int64_t wide = p.gates * p.np;
+    const int64_t wide = p.wide;
     const Group gr = p.group[group];
     const float *pre = c.pre + row * wide + gr.first * p.np;
     if (p.turned) {
@@ -78,12 +78,14 @@ struct Reverse {
     if (p.d) project_back(group, pre, c.back + row * p.q_size);
     for_panels(k.rows, p.n, [&](Sums &sums) {
       Product product = sums.into();
-      if (init) product.given = init + sums.column, product.given_row = p.np;
-      product.out = out + sums.column, product.out_row = p.np;
+      const int64_t at = sums.first * p.np + sums.column;
+      if (init) product.given = init + at, product.given_row = p.np;
+      product.out = out + at, product.out_row = p.np;
       if (!p.d) sums.add(product, pre, wide, p.main_back[group]);
       else sums.add(product, c.back + row * p.q_size + p.q_first[group], p.q_size, p.right_back[group]);
       if (p.d && p.diagonal) {
-        product.diagonal = p.diagonal + gr.first * p.np + sums.column, product.from = pre + sums.column;
+        product.diagonal = p.diagonal + gr.first * p.np + sums.column;
+        product.from = pre + sums.first * wide + sums.column;
         product.terms = gr.count, product.step = p.np, product.from_row = wide;
       }
       sums.run(product);
@@ -94,7 +96,7 @@ struct Reverse {
   void project_back(int group, const float *pre, float *back) const {
     const Plan &p = k.p;
     const Group gr = p.group[group];
-    const int64_t wide = p.gates * p.np;
+    const int64_t wide = p.wide;
     if (p.num_right_of[group] > 1 || gr.count == 1) {
       for (int i = 0; i < gr.count; i++)
         multiply(k.rows, pre + i * p.np, wide, p.left_back[gr.first + i], back + p.q_at[gr.first + i], p.q_size,
@@ -103,7 +105,8 @@ struct Reverse {
     }
     for_panels(k.rows, p.d, [&](Sums &sums) {
       Product product;
-      product.out = back + p.q_first[group] + sums.column, product.out_row = p.q_size;
+      product.out = back + sums.first * p.q_size + p.q_first[group] + sums.column;
+      product.out_row = p.q_size;
       product.columns = p.d - sums.column;
       for (int i = 0; i < gr.count; i++) sums.add(product, pre + i * p.np, wide, p.left_back[gr.first + i]);
       sums.run(product);
@@ -121,7 +124,7 @@ struct Reverse {
     for (int row = 0; row < k.rows; row += together) {
       const int count = std::min(together, k.rows - row);
       y.read(count, product + row * p.q_size, p.q_size);
-      g.read(count, pre + row * p.gates * p.np, p.gates * p.np);
+      g.read(count, pre + row * p.wide, p.wide);
       Turned::back_through_turn(count, u, y, g, to.u_turns ? to.u_turns + gate * u.count * p.n : nullptr);
       if (p.diagonal) {
         // Made anew: where the diagonal is 0 nothing of it is left in y.
@@ -139,7 +142,7 @@ struct Reverse {
   void weights(int64_t rows, const Transposed &transposed) {
     const WeightGradients &out = to;
     const Plan &p = k.p;
-    const int64_t n = p.n, np = p.np, d = p.d, wide = p.gates * np;
+    const int64_t n = p.n, np = p.np, d = p.d, wide = p.wide;
     for (int group = 0; group < p.groups; group++) {
       const Group gr = p.group[group];
       const float *from = group ? c.v : c.h;

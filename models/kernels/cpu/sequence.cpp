@@ -16,32 +16,33 @@ namespace {
 constexpr int64_t CHUNK_FLOATS = 96 * 1024;  // of a tile's chunk of steps, to stay in L2
 constexpr int64_t AHEAD = 2;  // steps by which the backward pass asks for states before it reads them
 
-// What a tile's forward pass keeps for its backward pass, if there is room: first the gates of all
-// steps, then q of all steps.
+// What the forward pass keeps of a tile's model for the backward pass, if there is room: the gates of all
+// steps and samples [T, B, places, np], then q [T, B, q_size]. How the batch is cut plays no part in it.
 struct Kept {
-  const Plan &p;
-  int64_t rows;
+  const Tile &k;
   int places;
-  float *gates, *q;  // null: nothing is kept
+  float *gates, *q;  // of the model's first sample; null: nothing is kept
 
-  explicit Kept(const Tile &k) : p(k.p), rows(k.rows), places(kept_places(k.s)), gates(nullptr), q(nullptr) {
+  explicit Kept(const Tile &tile) : k(tile), places(kept_places(tile.s)), gates(nullptr), q(nullptr) {
     if (!k.a.kept) return;
-    gates = begin(k) + k.s.steps * k.first * each();
-    q = gates + k.s.steps * rows * places * p.np;
+    gates = k.a.kept + k.model * kept_floats(k.s, k.p);
+    q = gates + samples() * places * k.p.np;
   }
-  int64_t each() const { return places * p.np + p.q_size; }
-  float *begin(const Tile &k) const { return k.a.kept + k.model * kept_floats(k.s, p); }
-  // What is behind the last tile's, so that all numbers are defined.
-  void clear_rest(const Tile &k) const {
-    const int64_t used = k.s.steps * k.s.batch * each();
-    if (gates && !k.first) memset(begin(k) + used, 0, (kept_floats(k.s, p) - used) * 4);
+  int64_t samples() const { return k.s.steps * k.s.batch; }
+  float *q_at(int64_t t) const { return q + (t * k.s.batch + k.first) * k.p.q_size; }
+  // In the place of the gates of a step in scratch memory.
+  void take_gates(int64_t t, Scratch &w) const {
+    if (!gates || !places) return;
+    w.gates = gates + (t * k.s.batch + k.first) * places * k.p.np, w.places = places, w.all = true;
   }
-  float *q_at(int64_t t) const { return q + t * rows * p.q_size; }
-  // In the place of the scratch memory of a step.
   void take(int64_t t, Scratch &w) const {
-    if (!gates) return;
-    if (places) w.gates = gates + t * rows * places * p.np, w.places = places, w.all = true;
-    if (p.q_size) w.q = q_at(t);
+    take_gates(t, w);
+    if (gates && k.p.q_size) w.q = q_at(t);
+  }
+  // What is behind the last sample's, so that all numbers are defined.
+  void clear_rest() const {
+    const int64_t used = samples() * (places * k.p.np + k.p.q_size);
+    if (gates && !k.first) memset(gates + used, 0, (kept_floats(k.s, k.p) - used) * 4);
   }
 };
 
@@ -108,7 +109,7 @@ void gru_after_step(const Tile &k, int64_t t, const float *h, float *next, const
   for_panels(k.rows, k.p.n, [&](Sums &sums) {
     Product inner = sums.into();
     inner.bias = k.p.product_bias + sums.column;
-    inner.out = w.gate(3, 0, np) + sums.column, inner.out_row = w.places * np;
+    inner.out = w.gate(3, sums.first, np) + sums.column, inner.out_row = w.places * np;
     k.recur(inner, sums, 2, h, w.q);
     sums.run(inner);
     Product outer = sums.into();
@@ -134,18 +135,18 @@ void step(const Tile &k, int64_t t, const float *h, const float *c, float *next,
 }
 
 int64_t forward_floats(const Plan &p) {
-  return 4 * Arena::rounded(TILE_ROWS * p.np) + scratch_floats(p);
+  return 4 * Arena::rounded(p.rows * p.np) + scratch_floats(p);
 }
 
 void forward_tile(const Tile &k, Arena &arena) {
   const Shape &s = k.s;
   const int64_t n = s.size, np = k.p.np, own = (k.model * s.batch + k.first) * n;
   const bool lstm = s.cell == LSTM;
-  float *h = arena.take(TILE_ROWS * np), *next = arena.take(TILE_ROWS * np);
-  float *c = arena.take(TILE_ROWS * np), *next_c = arena.take(TILE_ROWS * np);
+  float *h = arena.take(k.p.rows * np), *next = arena.take(k.p.rows * np);
+  float *c = arena.take(k.p.rows * np), *next_c = arena.take(k.p.rows * np);
   Scratch w = scratch(k.p, arena);
   const Kept kept(k);
-  kept.clear_rest(k);
+  kept.clear_rest();
   load_rows(k.a.h0 + own, n, np, k.rows, h);
   if (lstm) load_rows(k.a.c0 + own, n, np, k.rows, c);
   for (int64_t t = 0; t < s.steps; t++) {
@@ -188,7 +189,7 @@ struct BackwardTile : Reverse {
     c.transposed = arena.take(sums);
     memset(c.transposed, 0, sums * 4);
     for (float **p : {&grad, &next_grad, &grad_c, &cell, &next_cell, &reset_grad})
-      *p = arena.take(TILE_ROWS * tile.p.np);
+      *p = arena.take(tile.p.rows * tile.p.np);
   }
 
   void rnn(int64_t t, int64_t row) {
@@ -328,7 +329,7 @@ struct BackwardTile : Reverse {
     float *out = g.x + ((k.model * k.s.steps + t) * k.s.batch + k.first) * I;
     for_panels(k.rows, I, [&](Sums &sums) {
       Product product;
-      product.out = out + sums.column, product.out_row = I, product.columns = I - sums.column;
+      product.out = out + sums.first * I + sums.column, product.out_row = I, product.columns = I - sums.column;
       for (int gate = 0; gate < p.gates; gate++)
         sums.add(product, pre_in(row, gate), pre_in_row(gate), p.input_back[gate]);
       sums.run(product);
@@ -343,14 +344,14 @@ struct BackwardTile : Reverse {
     if (s.cell == LSTM) load_cells(s.steps - 1);
     for (int64_t end = s.steps; end > 0; end -= c.steps) {
       const int64_t begin = std::max<int64_t>(0, end - c.steps);
-      if (kept.gates) c.q = kept.q_at(begin);
       for (int64_t t = end - 1; t >= begin; t--) {
         const int64_t row = (t - begin) * k.rows;
         load_state(t, c.h + row * np);
         if (t > AHEAD) prefetch(k.a.states + k.at(t - 1 - AHEAD, 0), k.rows * n);
         take_outer(t);
         w.q = q(row);
-        kept.take(t, w);
+        kept.take_gates(t, w);
+        if (kept.gates) memcpy(w.q, kept.q_at(t), k.rows * k.p.q_size * 4);
         switch (s.cell) {
           case RNN: rnn(t, row); break;
           case GRU_RESET_BEFORE: gru_before(t, row); break;
@@ -371,19 +372,19 @@ struct BackwardTile : Reverse {
 };
 
 int64_t row_floats(const Shape &s, const Plan &p) {
-  int64_t floats = p.gates * p.np + p.np + (p.d ? 2 * p.q_size : 0) + 1 + p.inputs;
+  int64_t floats = p.wide + p.np + (p.d ? 2 * p.q_size : 0) + 1 + p.inputs;
   if (s.cell == GRU_RESET_AFTER || s.cell == GRU_RESET_BEFORE) floats += p.np;
   return floats;
 }
 int64_t chunk_steps(const Shape &s, const Plan &p) {
-  int64_t steps = CHUNK_FLOATS / (TILE_ROWS * row_floats(s, p));
+  int64_t steps = CHUNK_FLOATS / (p.rows * row_floats(s, p));
   return std::min(std::max<int64_t>(steps, 4), s.steps);
 }
 int64_t backward_floats(const Shape &s, const Plan &p) {
-  const int64_t rows = chunk_steps(s, p) * TILE_ROWS;
+  const int64_t rows = chunk_steps(s, p) * p.rows;
   const int64_t sums = p.gates * (p.d + 1 + p.inputs) * p.np;
   return 9 * Arena::rounded(0) + rows * row_floats(s, p) + scratch_floats(p) + sums +
-         Arena::rounded(TILE_ROWS * p.q_size) + 8 * Arena::rounded(TILE_ROWS * p.np);
+         Arena::rounded(p.rows * p.q_size) + 8 * Arena::rounded(p.rows * p.np);
 }
 
 void backward_tile(const Tile &k, const Gradients &g, const WeightGradients &out, Arena &arena) {
@@ -392,12 +393,11 @@ void backward_tile(const Tile &k, const Gradients &g, const WeightGradients &out
   Chunk c;
   c.steps = chunk_steps(s, p);
   const int64_t rows = c.steps * k.rows;
-  c.pre = arena.take(rows * p.gates * p.np);
+  c.pre = arena.take(rows * p.wide);
   c.pre_in = s.cell == GRU_RESET_AFTER ? arena.take(rows * p.np) : nullptr;
   c.h = arena.take(rows * p.np);
   c.v = s.cell == GRU_RESET_BEFORE ? arena.take(rows * p.np) : nullptr;
-  c.q = k.a.kept ? nullptr : arena.take(p.kept(rows) * p.q_size);
-  c.q_row = k.a.kept ? p.q_size : p.kept_row(), c.back = arena.take(p.d ? rows * p.q_size : 0);
+  c.q = arena.take(p.kept(rows) * p.q_size), c.q_row = p.kept_row(), c.back = arena.take(p.d ? rows * p.q_size : 0);
   c.x = arena.take(rows * (1 + p.inputs));
   BackwardTile(k, g, c, out, arena).run();
 }
@@ -424,7 +424,7 @@ int sequence_forward(const Shape *shape, const Arguments *arguments, const Packe
   std::vector<Plan> made;
   if (!packed && !make_plans(s, *arguments, false, weights_arena, made)) return 1;
   const std::vector<Plan> &plans = packed ? packed->plans : made;
-  Tiles tiles(s);
+  Tiles tiles(s, plans[0]);
   std::atomic<int> failed{0};
   const int64_t items = s.models * tiles.per_model;
   in_parallel(Runs{worthwhile_threads(s, items), items, tiles.per_model}, [&](int64_t, int64_t begin, int64_t end) {
@@ -444,7 +444,7 @@ int sequence_backward(const Shape *shape, const Arguments *arguments, const Grad
   if (!s.batch || !s.models) return 0;
   std::vector<Plan> plans;
   if (!make_plans(s, *arguments, true, weights_arena, plans)) return 1;
-  Tiles tiles(s);
+  Tiles tiles(s, plans[0]);
   const Sizes sizes(s, plans[0]);
   const int64_t items = s.models * tiles.per_model;
   const Runs runs{worthwhile_threads(s, items), items, tiles.per_model};

@@ -30,9 +30,9 @@ struct Rows {
     weights_arena.reset(plan.floats(backward));
     plan.pack_weights(s, a, model * s.steps + layer, backward, weights_arena);
   }
-  // f(tile, row): tiles of at most TILE_ROWS rows, and where they begin within these rows.
+  // f(tile, row): tiles of at most `plan.rows` rows, and where they begin within these rows.
   template <class F> void tiles(F f) const {
-    const int64_t n = (count() + TILE_ROWS - 1) / TILE_ROWS;
+    const int64_t n = (count() + plan.rows - 1) / plan.rows;
     for (int64_t i = 0; i < n; i++) {
       const int64_t first = count() * i / n, next = count() * (i + 1) / n;
       f(Tile{s, a, plan, model, begin + first, (int)(next - first)}, first);
@@ -105,7 +105,7 @@ void forward_rows(const Rows &r, Arena &arena) {
 }
 
 int64_t backward_floats(const Plan &p, int64_t rows) {
-  const int64_t each = p.gates * p.np + p.np + 3 * p.np;
+  const int64_t each = p.wide + p.np + 3 * p.np;
   const int64_t q = (p.kept(rows) + (p.d ? rows : 0)) * p.q_size;
   const int64_t sums = p.gates * (p.d + 1) * p.np;
   return 10 * Arena::rounded(0) + rows * (each + 1) + q + scratch_floats(p) + sums;
@@ -153,7 +153,7 @@ void backward_rows(const Rows &r, const Gradients &g, const Accumulators &sums, 
   const int64_t rows = r.count(), np = p.np;
   Chunk c{};
   c.steps = 1;
-  c.pre = arena.take(rows * p.gates * np), c.h = arena.take(rows * np);
+  c.pre = arena.take(rows * p.wide), c.h = arena.take(rows * np);
   c.q = arena.take(p.kept(rows) * p.q_size), c.q_row = p.kept_row(), c.back = arena.take(p.d ? rows * p.q_size : 0);
   float *grad = arena.take(rows * np), *next = arena.take(rows * np), *passed = arena.take(rows * np);
   const Transposed transposed(p, rows);
@@ -171,7 +171,7 @@ void backward_rows(const Rows &r, const Gradients &g, const Accumulators &sums, 
       if (r.s.cell == HIGHWAY_LAYERS) b.highway(layer, row, w);
       else b.perceptron(layer, row);
     });
-    const Tile whole{r.s, r.a, p, r.model, r.begin, TILE_ROWS};
+    const Tile whole{r.s, r.a, p, r.model, r.begin, p.rows};
     memset(c.transposed, 0, sums_size * 4);
     Reverse gradients{whole, c, to};
     gradients.weights(rows, transposed);

@@ -9,6 +9,8 @@
 #include "turns.h"
 
 constexpr int MOST_GATES = 4;
+constexpr int64_t NEAR_FLOATS = 96 * 1024;  // of weights that stay in L2 from step to step
+constexpr int FAR_TILES = 8;  // register tiles that share what is read of weights that do not
 
 inline int gates_of(const Shape &s) {
   switch (s.cell) {
@@ -39,8 +41,10 @@ inline int64_t weight_sets(const Shape &s) {
 // which begins at q_at[g].
 struct Plan {
   int gates, groups, num_right_of[2];
+  int rows;     // of the batch that take a step together, at most
   bool turned;  // whether the matrices are packed rotations
   Group group[2];
+  int64_t wide;  // from one row of the gates' gradients [G, np] to the next
   int64_t n, np, d, inputs, q_size, q_first[2], q_at[MOST_GATES];
   Stages u[MOST_GATES], v[MOST_GATES];  // of a matrix of packed rotations, none of others
   const float *bias, *diagonal;  // [G, np]; the diagonal may be null
@@ -63,6 +67,18 @@ struct Plan {
       u[g] = {nullptr, nullptr, s.u_stages, n, np}, v[g] = {nullptr, nullptr, s.v_stages, n, np};
     // There q has what each gate's matrix makes of its vector.
     for (int g = 0; g < gates && turned; g++) q_at[g] = g * np, q_size += np;
+    rows = rows_together(s);
+    // Rows that lie a multiple of 2 KB apart share few sets of a cache.
+    wide = gates * np + (gates * np % 512 == 0 ? 16 : 0);
+  }
+
+  // No more than there are for each thread, and as many whatever other models there are: sums of
+  // gradients are made in the same order for a model alone and among others.
+  int rows_together(const Shape &s) const {
+    const int64_t weights = turned ? 0 : d ? gates * d * np + q_size * n : gates * n * np;
+    if (weights <= NEAR_FLOATS) return TILE_ROWS;
+    const int64_t threads = std::max<int64_t>(1, s.threads), share = (s.batch + threads - 1) / threads;
+    return (int)std::max<int64_t>(TILE_ROWS, std::min<int64_t>(FAR_TILES * TILE_ROWS, share));
   }
 
   int64_t floats(bool backward) const {
@@ -85,7 +101,7 @@ struct Plan {
   }
 
   // Rows of q that are kept of so many: those of thin factors are for their gradients.
-  int64_t kept(int64_t rows) const { return d ? rows : TILE_ROWS; }
+  int64_t kept(int64_t count) const { return d ? count : rows; }
   // From one of them to the next; 0 where a step's rows take the place of those before.
   int64_t kept_row() const { return d ? q_size : 0; }
 
@@ -207,7 +223,7 @@ struct Tile {
     if (p.inputs > 1) return sums.add(product, x(t), s.x_row, p.input[g]);
     if (!p.inputs) return;
     product.column = p.input[g].data + sums.column;  // which costs less than a part of depth 1
-    product.x = x(t), product.x_row = s.x_row;
+    product.x = x(t) + sums.first * s.x_row, product.x_row = s.x_row;
   }
 
   // Adds the recurrent product of gate g.
@@ -216,7 +232,7 @@ struct Tile {
     if (!p.d) return sums.add(product, from, p.np, p.main[g]);
     if (p.diagonal) {
       product.diagonal = p.diagonal + g * p.np + sums.column;
-      product.from = from + sums.column, product.from_row = p.np;
+      product.from = from + sums.first * p.np + sums.column, product.from_row = p.np;
     }
     sums.add(product, q + p.q_at[g], p.q_size, p.main[g]);
   }
@@ -224,7 +240,7 @@ struct Tile {
   // Adds what rotations made of the vector, which q has as it is.
   void add_turned(Product &product, Sums &sums, const float *q) const {
     if (product.given) return sums.each([&](Vec &v, int i, int64_t j) { v += load(q + i * p.q_size + j); });
-    product.given = q + sums.column, product.given_row = p.q_size;
+    product.given = q + sums.first * p.q_size + sums.column, product.given_row = p.q_size;
   }
 
   void project(int group, const float *from, float *q) const {
@@ -296,13 +312,13 @@ inline int64_t kept_floats(const Shape &s, const Plan &p) {
 }
 
 inline int64_t scratch_floats(const Plan &p) {
-  return Arena::rounded(TILE_ROWS * MOST_GATES * p.np) +
-         Arena::rounded(TILE_ROWS * p.np) + Arena::rounded(TILE_ROWS * p.q_size);
+  return Arena::rounded(p.rows * MOST_GATES * p.np) + Arena::rounded(p.rows * p.np) +
+         Arena::rounded(p.rows * p.q_size);
 }
 
 inline Scratch scratch(const Plan &p, Arena &arena) {
-  return {arena.take(TILE_ROWS * MOST_GATES * p.np), arena.take(TILE_ROWS * p.np),
-          arena.take(TILE_ROWS * p.q_size), MOST_GATES, false};
+  return {arena.take(p.rows * MOST_GATES * p.np), arena.take(p.rows * p.np),
+          arena.take(p.rows * p.q_size), MOST_GATES, false};
 }
 
 // The packed weights of every model, in memory of the arena.
@@ -318,7 +334,7 @@ inline bool make_plans(const Shape &s, const Arguments &a, bool backward, Arena 
 
 struct Tiles {
   int64_t per_model, batch;
-  explicit Tiles(const Shape &s) : per_model((s.batch + TILE_ROWS - 1) / TILE_ROWS), batch(s.batch) {}
+  Tiles(const Shape &s, const Plan &p) : per_model((s.batch + p.rows - 1) / p.rows), batch(s.batch) {}
   int64_t first(int64_t i) const { return batch * i / per_model; }
   Tile tile(const Shape &s, const Arguments &a, const Plan &p, int64_t item) const {
     int64_t i = item % per_model;

@@ -141,6 +141,18 @@ def test_memory_of_earlier_calls_is_not_read(cell: CellName, form: FormName) -> 
         torch.use_deterministic_algorithms(mode=False)
 
 
+@pytest.mark.parametrize("form", ["dense", "low_rank", "low_rank_diagonal", "tied"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_weights_that_no_inner_cache_holds_are_shared_by_many_samples(
+    cell: CellName, form: FormName
+) -> None:
+    generator = torch.Generator().manual_seed(5)
+    for inputs in (0, 1, 2):
+        lengths = torch.randint(1, 4, (1, 50), generator=generator)
+        tensors = random_tensors(cell, form, Sizes(1, 3, 50, 320, inputs), rank=160)
+        compare(Kind(cell, "tanh", 0.0), tensors, lengths)
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("cell", CELLS)
 def test_gates_that_are_kept_give_the_gradients_of_gates_that_are_computed_again(

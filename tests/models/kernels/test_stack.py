@@ -96,24 +96,33 @@ def layer_by_layer(
 def test_results_and_gradients_are_those_of_the_equations(kind: Kind, form: FormName) -> None:
     assert kind.cell in STACKS
     for sizes, threads in itertools.product(SIZES, (1, 3)):
-        if sizes[-1] < cases.least_size(form):
-            continue
-        given = random_stack(kind.cell, form, sizes)
-        exact = {name: t.detach().double().requires_grad_() for name, t in given.items()}
-        before = torch.get_num_threads()
-        torch.set_num_threads(threads)
-        try:
-            found, expected = stack(kind, **given, keep=True), layers_of_all(kind, **exact)
-            ours = gradients(found, list(given.values()))
-        finally:
-            torch.set_num_threads(before)
-        theirs = gradients(expected, list(exact.values()))
-        for name, one, other in zip(
-            ["result", *given], [found, *ours], [expected, *theirs], strict=True
-        ):
-            scale = max(other.abs().max().item(), 1e-6)
-            error = (one.double() - other).abs().max().item()
-            assert error <= TOLERANCE * scale, f"{name} of {sizes}: {error} of {scale}"
+        if sizes[-1] >= cases.least_size(form):
+            compare(kind, random_stack(kind.cell, form, sizes), threads)
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_weights_that_no_inner_cache_holds_are_shared_by_many_samples(name: StackName) -> None:
+    for threads in (1, 3):
+        compare(Kind(name, "relu", 0.0), random_stack(name, "dense", (1, 2, 50, 320)), threads)
+
+
+def compare(kind: Kind, given: Mapping[str, Tensor], threads: int) -> None:
+    """The result and all gradients with those of the equations in double precision."""
+    exact = {name: t.detach().double().requires_grad_() for name, t in given.items()}
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found, expected = stack(kind, **given, keep=True), layers_of_all(kind, **exact)
+        ours = gradients(found, list(given.values()))
+    finally:
+        torch.set_num_threads(before)
+    theirs = gradients(expected, list(exact.values()))
+    for name, one, other in zip(
+        ["result", *given], [found, *ours], [expected, *theirs], strict=True
+    ):
+        scale = max(other.abs().max().item(), 1e-6)
+        error = (one.double() - other).abs().max().item()
+        assert error <= TOLERANCE * scale, f"{name} {list(other.shape)}: {error} of {scale}"
 
 
 def found_by(threads: int, kind: Kind, given: Mapping[str, Tensor]) -> list[Tensor]:
