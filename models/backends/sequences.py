@@ -96,8 +96,8 @@ def _anything(_: SequenceCall) -> bool:
 # Note [Which backend]
 # Measured in fp32 with one thread (tests/benchmarks): our kernels take 0.2 to 0.6 of torch.nn's
 # time for every RNN and GRU, and less for low rank. A dense LSTM is oneDNN's own ground: inference
-# is a draw; training takes us 1.0 to 2.6 of its time for few samples or from n = 384 on, whose
-# matrices no inner cache holds, and 0.5 to 1.1 else. On an H100 (deploy/docs/benchmarks/gpu.md)
+# is a draw; training takes us 0.8 to 1.3 of its time for few samples or from n = 384 on, whose
+# matrices no inner cache holds, and 0.4 to 1.1 else. On an H100 (deploy/docs/benchmarks/gpu.md)
 # cuDNN has what it computes, which is dense, but for stacks: ours take 1.1 to 1.8 of its time at
 # n = 128. Ours have what else fits, see Note [What fits]: low rank takes 0.2 to 0.8 of dense from
 # n = 256 on. Then comes the loop as a graph, which saves the launches: 1.6 to 3.5 of dense.
