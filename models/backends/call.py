@@ -1,5 +1,6 @@
 """What a backend is given: one layer's sequence."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
@@ -21,6 +22,8 @@ Loop: TypeAlias = Callable[..., Iterator[State]]
 
 NARROW = 20
 """Inputs, up to which a matrix `[G*n, I]` is of few columns."""
+LARGE = 1 << 18
+"""Numbers of a projection, below which its order makes no difference to speak of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,13 +36,18 @@ class PlainInputs:
 
     def projections(self) -> Tensor:
         """What they add to the gates, `[T, B, G*n]`."""
-        if self.x.device.type != "cpu" or not 1 < self.x.shape[-1] <= NARROW:
+        if not self._is_narrow():
             return F.linear(self.x, self.weight, self.bias)
         # The gradient of a matrix is made in the matrix's own order, and few columns take CPUs
         # twice as long as few rows.
         rows, matrix = self.x.flatten(0, -2), self.weight.t().contiguous()
         sums = rows @ matrix if self.bias is None else torch.addmm(self.bias, rows, matrix)
         return sums.view(*self.x.shape[:-1], len(self.weight))
+
+    def _is_narrow(self) -> bool:
+        *samples, inputs = self.x.shape
+        on_cpu = self.x.device.type == "cpu"
+        return on_cpu and 1 < inputs <= NARROW and math.prod(samples) * len(self.weight) >= LARGE
 
     def tensors(self) -> tuple[Tensor, ...]:
         """All that gradients may be wanted of."""

@@ -1,6 +1,7 @@
 """Which backend runs a sequence, and that all of them compute the same."""
 
 import logging
+import math
 import os
 import re
 import subprocess
@@ -15,7 +16,15 @@ import torch
 from torch import Tensor
 
 from models.backends import cuda_graphs, sequences
-from models.backends.call import Inputs, Loop, PlainInputs, ProjectedInputs, SequenceCall, State
+from models.backends.call import (
+    LARGE,
+    Inputs,
+    Loop,
+    PlainInputs,
+    ProjectedInputs,
+    SequenceCall,
+    State,
+)
 from models.backends.cuda_graphs import Graphs
 from models.backends.loops import (
     gru_sequence_reset_after,
@@ -556,3 +565,26 @@ def test_the_vendor_is_not_asked_for_members_of_a_stack() -> None:
         together = torch.vmap(states)(torch.stack((weight, weight.mT)))
     alone, _ = run_sequence(call)
     close(together[0], alone.detach().double(), 5e-6)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_many_samples_of_few_inputs_are_projected_as_any(bias: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    shapes = (300, 20, 3), (60, 3), (60,)
+    assert math.prod(shapes[0][:-1]) * shapes[1][0] >= LARGE
+
+    def draw(shape: tuple[int, ...]) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+    given = [draw(shape) for shape in shapes[: 2 + bias]]
+    x, weight, *biases = given
+    found = PlainInputs(x, weight, biases[0] if biases else None).projections()
+    expected = torch.nn.functional.linear(*given)
+    torch.testing.assert_close(found, expected)
+    upstream = draw(tuple(expected.shape)).detach()
+    for ours, theirs in zip(
+        torch.autograd.grad(found, given, upstream),
+        torch.autograd.grad(expected, given, upstream),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs)
