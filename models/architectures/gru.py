@@ -12,7 +12,7 @@ from models.architectures.recurrent import Recurrent
 from models.architectures.recurrent_network import Cell, RecurrentNetwork
 from models.backends.loops import State, gru_sequence_reset_after, gru_sequence_reset_before
 from models.forms import Form
-from models.kernels.calls import Kind
+from models.kernels.calls import KEPT_GATES, Kind
 from models.kernels.structs import CellName
 from models.parametrizations import Parametrization
 from models.spec import Signature
@@ -92,7 +92,8 @@ class Gru(Recurrent):
     @property
     def kept_gates(self) -> int:
         """With reset = 'after' W_q h is kept beside the gates."""
-        return self.gates + (self.reset == "after")
+        cell, _ = _SEQUENCES[self.reset]
+        return KEPT_GATES[cell]
 
     def cell(self, *, generator: torch.Generator) -> "GruCell":  # noqa: ARG002 -- draws nothing
         """The recurrence that `reset` names, with a candidate bias of 0 where there is one."""

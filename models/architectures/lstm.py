@@ -12,7 +12,7 @@ from models.architectures.recurrent_network import Cell, RecurrentNetwork
 from models.backends.loops import State, lstm_sequence
 from models.backends.sequences import vendor_trains_lstm
 from models.forms import Form
-from models.kernels.calls import Kind
+from models.kernels.calls import KEPT_GATES, Kind
 from models.linear import Affine
 from models.parametrizations import Parametrization
 from models.spec import Signature
@@ -60,7 +60,7 @@ class Lstm(Recurrent):
     @property
     def kept_gates(self) -> int:
         """All of them."""
-        return self.gates
+        return KEPT_GATES["lstm"]
 
     def cell(self, *, generator: torch.Generator) -> "LstmCell":
         """The recurrence, with a Glorot-uniform peephole where there is one."""

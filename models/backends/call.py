@@ -20,9 +20,9 @@ Loop: TypeAlias = Callable[..., Iterator[State]]
 """Form, projections `[T, B, G*n]` and the first state -> T states."""
 
 
-NARROW = 20
-"""Inputs, up to which a matrix `[G*n, I]` is of few columns."""
-LARGE = 1 << 18
+NARROW_INPUTS = 20
+"""So many at most: their matrix `[G*n, I]` has few columns."""
+LARGE_PROJECTION = 1 << 18
 """Numbers of a projection, below which its order makes no difference to speak of."""
 
 
@@ -47,7 +47,11 @@ class PlainInputs:
     def _is_narrow(self) -> bool:
         *samples, inputs = self.x.shape
         on_cpu = self.x.device.type == "cpu"
-        return on_cpu and 1 < inputs <= NARROW and math.prod(samples) * len(self.weight) >= LARGE
+        return (
+            on_cpu
+            and 1 < inputs <= NARROW_INPUTS
+            and math.prod(samples) * len(self.weight) >= LARGE_PROJECTION
+        )
 
     def tensors(self) -> tuple[Tensor, ...]:
         """All that gradients may be wanted of."""

@@ -41,6 +41,14 @@ GATES: Mapping[CellName | StackName, int] = {
 }
 
 
+KEPT_GATES: Mapping[CellName | StackName, int] = {
+    "lstm": 4,
+    "gru_reset_after": 4,
+    "gru_reset_before": 3,
+}
+"""Rows of n that a step can keep for its backward pass, where there are any: the gates, and W_q h
+of a GRU that resets after its matrix."""
+
 _KINDS = {name: number for number, name in enumerate((*CELLS, *STACKS))}
 
 
@@ -286,7 +294,7 @@ def kept_floats(kind: Kind, tensors: Tensors) -> int:
     *_, batch, size = tensors.h0.shape
     if tensors.u_turns is not None:
         return 0  # measured: what rotations make of a vector is made again as fast as it is read
-    rows = {"lstm": 4, "gru_reset_after": 4, "gru_reset_before": 3}.get(kind.cell, 0)
+    rows = KEPT_GATES.get(kind.cell, 0)
     products = 0
     if tensors.right is not None:
         *_, num_right, rank, _ = tensors.right.shape

@@ -694,7 +694,8 @@ class Coordinator:
         self._recall_what_waits()
         until = datetime.now(UTC) + timedelta(seconds=CLAIM_LEASES * self._lease_seconds)
         with self.database.read() as session:
-            seen = {study_id: look.study for study_id, look in self._looks.items()}
+            # Of others a look may be older than their run, which has ended since.
+            seen = {one: look.study for one, look in self._looks.items() if one in self._runs}
             studies = [*in_progress(session, seen), *ended_studies_to_measure(session, self)]
             claims = Studies(session).claims(other_than=self._owner)
             theirs = others(session, owner=self._owner, lease_seconds=self._lease_seconds)

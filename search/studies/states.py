@@ -78,6 +78,7 @@ def in_progress(
     # A paused one too: what trains in it has to be put aside, and it goes on at once when asked to.
     studies, seen = Studies(session), seen or {}
     ids = studies.ids_in_states(StudyState.QUEUED, StudyState.RUNNING, StudyState.PAUSED)
-    found = {study.id: study for study in studies.with_ids([one for one in ids if one not in seen])}
+    unseen = [study_id for study_id in ids if study_id not in seen]
+    found = {study.id: study for study in studies.with_ids(unseen)} if unseen else {}
     known = {**seen, **found}
     return [known[study_id] for study_id in ids if study_id in known]

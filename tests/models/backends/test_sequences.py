@@ -17,7 +17,7 @@ from torch import Tensor
 
 from models.backends import cuda_graphs, sequences
 from models.backends.call import (
-    LARGE,
+    LARGE_PROJECTION,
     Inputs,
     Loop,
     PlainInputs,
@@ -571,7 +571,7 @@ def test_the_vendor_is_not_asked_for_members_of_a_stack() -> None:
 def test_many_samples_of_few_inputs_are_projected_as_any(bias: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     shapes = (300, 20, 3), (60, 3), (60,)
-    assert math.prod(shapes[0][:-1]) * shapes[1][0] >= LARGE
+    assert math.prod(shapes[0][:-1]) * shapes[1][0] >= LARGE_PROJECTION
 
     def draw(shape: tuple[int, ...]) -> Tensor:
         return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
