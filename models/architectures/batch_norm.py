@@ -1,10 +1,54 @@
 """Batch normalisation as the low-rank highway networks use it."""
 
+from collections.abc import Callable
+from typing import Any, cast
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 EPSILON = 1e-4
 MOMENTUM = 0.1
+
+
+class _Normalise(torch.autograd.Function):
+    """`(x - mean) / (std + 1e-4)`, mean and std over the batch; the latter two have no gradient.
+
+    Written out: torch's std of columns takes longer than the products around it. A column that is
+    constant is 0, and its gradient is that of its mean alone, as torch has it.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride] -- without ctx
+        mean = x.mean(0)
+        centred = x - mean
+        std = centred.square().mean(0).sqrt()
+        return centred / (std + EPSILON), mean, std
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, ...]) -> None:  # noqa: ARG004
+        normal, mean, std = output
+        ctx.mark_non_differentiable(mean, std)
+        ctx.save_for_backward(normal, std)
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride] -- the decorator's signature
+        ctx: Any, gradient: Tensor, *_: Tensor
+    ) -> Tensor:
+        normal: Tensor
+        std: Tensor
+        normal, std = ctx.saved_tensors
+        along = ((gradient * normal).mean(0) / std).masked_fill(std == 0, 0)
+        return (gradient - gradient.mean(0)) / (std + EPSILON) - normal * along
+
+
+_normalise = cast(
+    Callable[[Tensor], tuple[Tensor, Tensor, Tensor]],
+    _Normalise.apply,  # pyright: ignore[reportUnknownMemberType] -- untyped
+)
 
 
 class BatchNorm(nn.Module):
@@ -31,18 +75,16 @@ class BatchNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`[B, n]` -> `[B, n]`."""
-        mean, std = self._batch_statistics(x) if self.training and len(x) else (self.mean, self.std)
-        normal = (x - mean) / (std + EPSILON)
+        if self.training and len(x):
+            normal, mean, std = _normalise(x)
+            with torch.no_grad():
+                self.mean.copy_(torch.lerp(self.mean, mean, MOMENTUM))
+                self.std.copy_(torch.lerp(self.std, std, MOMENTUM))
+        else:
+            normal = (x - self.mean) / (self.std + EPSILON)
         if self.scale is None or self.bias is None:
             return normal
         return torch.addcmul(self.bias, normal, self.scale)
-
-    def _batch_statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        std, mean = torch.std_mean(x, dim=0, correction=0)
-        with torch.no_grad():
-            self.mean.copy_(torch.lerp(self.mean, mean, MOMENTUM))
-            self.std.copy_(torch.lerp(self.std, std, MOMENTUM))
-        return mean, std
 
     def extra_repr(self) -> str:
         """Size, for printing."""

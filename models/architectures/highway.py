@@ -17,7 +17,7 @@ from models.architectures.feed_forward import (
 from models.forms import Form, Thin
 from models.kernels.calls import Kind
 from models.linear import StructuredLinear
-from models.math.dropout import dropout
+from models.math.dropout import dropout, dropout_mask
 from models.parameter_sampler import ParameterSampler
 from models.spec import Signature, Slot
 
@@ -151,7 +151,7 @@ class Highway(FeedForward):
     @property
     def saved_per_unit(self) -> int:
         """Normalised layers run in single operations, which keep their results."""
-        return 17 if self._normalised else super().saved_per_unit
+        return 12 if self._normalised else super().saved_per_unit
 
     def entry(self) -> Callable[[Tensor], Tensor]:
         """relu, after the normalisation where there is one."""
@@ -269,10 +269,10 @@ def _mix(x: Tensor, h: Tensor, tau: Tensor) -> Tensor:
 
 
 def _unscaled_mask(like: Tensor, rate: float, *, training: bool) -> Tensor | float:
-    """0 and 1 in training, in the shape of a tensor; their mean otherwise."""
-    if not training:
+    """0 and 1 in training, in the shape of a tensor; their mean otherwise, or if none is 0."""
+    if not training or rate == 0:
         return 1 - rate
-    return dropout(torch.ones_like(like), rate) * (1 - rate)
+    return dropout_mask(like, rate)
 
 
 def _inner_shapes(hidden: StructuredLinear) -> list[tuple[int, int] | None]:

@@ -230,9 +230,9 @@ class Recurrent(Architecture):
 
     def _kept_numbers(self, samples: int) -> int:
         """At most so many of each of these steps of samples."""
-        if self.state_size < LEAST_KEPT_SIZE:
-            return 0
-        return min(self.kept_gates * self.state_size, MOST_KEPT // 4 // samples)
+        kept = self.kept_gates * self.state_size
+        is_kept = self.state_size >= LEAST_KEPT_SIZE and 4 * samples * kept <= MOST_KEPT
+        return kept if is_kept else 0
 
     @property
     def input_bias(self) -> bool:

@@ -30,12 +30,19 @@ def dropout(x: Tensor, rate: float, *, training: bool = True) -> Tensor:
     """
     if not training or rate == 0 or _generators.get() is None:
         return F.dropout(x, rate, training)
-    return x * _mask(x, rate)
+    return x * _mask(x, rate).div_(1 - rate)
+
+
+def dropout_mask(x: Tensor, rate: float) -> Tensor:
+    """What `dropout` multiplies x by, unscaled: 0 at the given rate, else 1, in x's shape."""
+    if _generators.get() is None:
+        return torch.empty_like(x).bernoulli_(1 - rate)
+    return _mask(x, rate)
 
 
 @torch.library.custom_op("reflectory::dropout_mask", mutates_args=())
 def _mask(x: Tensor, rate: float) -> Tensor:
-    return torch.empty_like(x).bernoulli_(1 - rate).div_(1 - rate)
+    return torch.empty_like(x).bernoulli_(1 - rate)
 
 
 def _of_members(
@@ -51,7 +58,7 @@ def _of_members(
             torch.empty_like(one).bernoulli_(1 - rate, generator=generator)
             for one, generator in zip(members, generators, strict=True)
         ]
-    return torch.stack(masks).div_(1 - rate), 0
+    return torch.stack(masks), 0
 
 
 def _without_vmap() -> AbstractContextManager[object]:

@@ -352,6 +352,8 @@ def test_running_statistics_come_back_from_a_checkpoint(
     assert torch.equal(loaded.eval()(x), model.eval()(x))
 
 
+# The compiler makes an instance of each autograd.Function that it meets, which torch warns of.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 def test_normalised_stack_in_training_can_be_compiled() -> None:
     plain, model = (normalised(LowRankDiagonal(d=2), **UNDROPPED) for _ in range(2))
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
@@ -360,3 +362,21 @@ def test_normalised_stack_in_training_can_be_compiled() -> None:
     for moved, expected in zip(model.buffers(), plain.buffers(), strict=True):
         torch.testing.assert_close(moved, expected, rtol=1e-12, atol=1e-12)
     torch.compiler.reset()
+
+
+def test_gradients_of_batch_normalisation_are_those_of_its_formula() -> None:
+    norm = BatchNorm(3, affine=False).double()
+    torch.manual_seed(0)
+    x = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(norm, (x,))
+
+
+def test_a_constant_column_is_normalised_to_zero_and_its_gradient_is_finite() -> None:
+    x = torch.tensor([[2.0, 1.0], [2.0, 3.0]], dtype=torch.float64, requires_grad=True)
+    normal = BatchNorm(2, affine=False).double()(x)
+    assert normal[:, 0].tolist() == [0, 0]
+    weights = torch.tensor([[1.0, 0.0], [3.0, 0.0]], dtype=torch.float64)
+    (normal * weights).sum().backward()
+    assert x.grad is not None
+    # What is left of the gradient where only the mean is taken away, over 0 + 1e-4.
+    np.testing.assert_allclose(numbers(x.grad), [[-1e4, 0], [1e4, 0]], rtol=1e-12)
