@@ -22,7 +22,7 @@ class Cause(StrEnum):
 
 
 class StudyCause(Cause):
-    """Why a study ended, is paused, or has not begun."""
+    """Why a study ended, is paused, or waits."""
 
     BUDGET = "budget", "budget: "
     """It is used up; the detail is its name."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypeAlias, final
+from typing import Final, TypeAlias, final
 
 from sqlalchemy.orm import Session
 
@@ -24,6 +24,10 @@ from storage.repositories.studies import Studies
 
 Place: TypeAlias = Slot | SlotRecord
 """A slot, one's own or another coordinator's."""
+
+_ASK_FOR_SLOTS: Final = (StudyState.QUEUED, StudyState.RUNNING)
+_BACK_SECONDS: Final = 5.0
+"""Within them a machine is back that is started again."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +108,8 @@ class Choosing:
 
         One that we work on already (`is_at_work`) is left to nobody but another coordinator.
         """
-        asks_for_slots = study.state in (StudyState.QUEUED, StudyState.RUNNING)
-        if not asks_for_slots or study.ending is not None or can_run(study, ours):
+        asks_for_slots = study.state in _ASK_FOR_SLOTS and study.ending is None
+        if not asks_for_slots or can_run(study, ours):
             self._unserved.pop(study.id, None)
             return False
         if any(can_run(study, space) for space in theirs):
@@ -116,11 +120,31 @@ class Choosing:
         since = self._unserved.setdefault(study.id, self._clock())
         return not is_at_work and self._clock() - since < self._wait_seconds
 
+    def says_it_waits(self, study: StudyRecord, *, is_at_work: bool) -> bool:
+        """Whether the user is to hear that a study waits that was left alone or is at work.
 
-def say_that_it_waits(database: Database, study: StudyRecord) -> None:
-    """Tell the user once what a study waits for that has not begun."""
-    if study.state is not StudyState.QUEUED or study.state_cause is StudyCause.NO_SLOT:
+        One that has begun waits some seconds before, for its machines may just be started again.
+        """
+        if study.state is StudyState.QUEUED and not is_at_work:
+            return True
+        since = self._unserved.get(study.id)
+        return since is not None and self._clock() - since >= _BACK_SECONDS
+
+
+def say_whether_it_waits(database: Database, study: StudyRecord, *, waits: bool) -> None:
+    """Say once what a study waits for that no slot serves, and once that it waits no longer."""
+    is_said = study.state_cause is StudyCause.NO_SLOT
+    if study.state not in _ASK_FOR_SLOTS or waits is is_said:
         return
+    cause, detail = (StudyCause.NO_SLOT, _wanted(study)) if waits else (None, None)
+    with database.write() as session:
+        now = Studies(session).get(study.id)
+        if (now.state, now.state_cause) == (study.state, study.state_cause):
+            enter(session, study.id, now.state, at=datetime.now(UTC), cause=cause, detail=detail)
+
+
+def _wanted(study: StudyRecord) -> str:
+    """What a slot has to have, in the names of the study's document."""
     wish = Resources.model_validate(study.spec["resources"])
     throughput = Throughput.model_validate(study.spec["throughput"])
     model = throughput.device
@@ -131,13 +155,4 @@ def say_that_it_waits(database: Database, study: StudyRecord) -> None:
         wanted.append(f"throughput.device {model!r}")
     if throughput.compiles or measured_kind(throughput, wish) != wish.device:
         wanted.append(f"throughput.runtime {throughput.runtime!r}")
-    with database.write() as session:
-        if Studies(session).get(study.id).state is StudyState.QUEUED:
-            enter(
-                session,
-                study.id,
-                StudyState.QUEUED,
-                at=datetime.now(UTC),
-                cause=StudyCause.NO_SLOT,
-                detail=" and ".join(wanted),
-            )
+    return " and ".join(wanted)

@@ -25,7 +25,7 @@ from search.agents.executors import AttemptTicket, Executor, Exit, Slot
 from search.agents.renewal_watch import RenewalWatch
 from search.collections import CollectionBudgets
 from search.dispatch.booked_ahead import BookedAhead
-from search.dispatch.claim_policy import Capacity, Choosing, others, say_that_it_waits, serves
+from search.dispatch.claim_policy import Capacity, Choosing, others, say_whether_it_waits, serves
 from search.dispatch.coordinator_report import CLAIM_LEASES, CoordinatorReport
 from search.dispatch.fair_threads import FairThreads
 from search.dispatch.occupancy import Occupancy, Occupant, Place
@@ -712,6 +712,9 @@ class Coordinator:
             if self._choosing.leaves(study, ours, theirs, is_at_work=is_at_work):
                 self._leave(study, is_anothers=study.id in claims.keys() - stale)
                 continue
+            if is_at_work:
+                waits = self._choosing.says_it_waits(study, is_at_work=True)
+                say_whether_it_waits(self.database, study, waits=waits)
             if study.id in renewed:
                 continue
             with self.database.write() as session:
@@ -759,7 +762,8 @@ class Coordinator:
             with self.database.write() as session:
                 Studies(session).release(study.id, self._owner)
         elif not is_anothers:
-            say_that_it_waits(self.database, study)
+            waits = self._choosing.says_it_waits(study, is_at_work=False)
+            say_whether_it_waits(self.database, study, waits=waits)
 
     def _run_of(self, study: StudyRecord) -> StudyRun | MeasuringRun:
         self._known[study.id] = KnownTrials(self.database, study.id)

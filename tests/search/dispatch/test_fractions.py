@@ -24,14 +24,14 @@ class Machine:
     """Slots on which attempts begin and never end."""
 
     def __init__(self, slots: Sequence[Slot]) -> None:
-        self._slots = slots
+        self.slots = slots
         self.begun: list[str] = []
 
     def capacity(self) -> Sequence[Slot]:
-        return self._slots
+        return self.slots
 
     def reserve(self, attempt_id: str, slot: Slot) -> bool:
-        return bool(attempt_id) and slot in self._slots
+        return bool(attempt_id) and slot in self.slots
 
     def book(
         self,
@@ -41,7 +41,7 @@ class Machine:
         *,
         ahead: bool = False,  # noqa: ARG002
     ) -> bool:
-        return session.is_active and bool(ticket.attempt_id) and slot in self._slots
+        return session.is_active and bool(ticket.attempt_id) and slot in self.slots
 
     def adopt(self, attempt_id: str) -> int | None:
         return None if attempt_id else 0

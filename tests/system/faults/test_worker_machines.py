@@ -265,7 +265,13 @@ def test_a_machine_that_is_killed_leaves_nothing_behind_and_its_trials_go_on(pla
         _, alive = psutil.wait_procs(below, timeout=300)
         assert not alive
         killed.process.wait()
+        reason = wait_until(lambda: plain.server.study(study_id)["state_reason"], what="a reason")
+        assert reason == "waits for a slot: resources.device 'any'"
+        assert plain.server.study(study_id)["state"] == "running"
         killed.start()
+        wait_until(
+            lambda: plain.server.study(study_id)["state_reason"] is None, what="no reason to wait"
+        )
         plain.audit(study_id)
         states = [attempt["state"] for attempt in plain.attempts(study_id, killed)]
         assert sorted(set(states)) == ["ended", "lost"]
