@@ -27,7 +27,7 @@ Place: TypeAlias = Slot | SlotRecord
 
 _ASK_FOR_SLOTS: Final = (StudyState.QUEUED, StudyState.RUNNING)
 _BACK_SECONDS: Final = 5.0
-"""Within them a machine is back that is started again."""
+"""A machine that is started again is back within them."""
 
 
 @dataclass(frozen=True)
@@ -121,14 +121,16 @@ class Choosing:
         return not is_at_work and self._clock() - since < self._wait_seconds
 
     def says_it_waits(self, study: StudyRecord, *, is_at_work: bool) -> bool:
-        """Whether the user is to hear that a study waits that was left alone or is at work.
+        """Whether the user is to read that nobody has a slot for the study.
 
-        One that has begun waits some seconds before, for its machines may just be started again.
+        Of one that has begun only after some seconds, for its machines may just be started again.
         """
         if study.state is StudyState.QUEUED and not is_at_work:
             return True
         since = self._unserved.get(study.id)
-        return since is not None and self._clock() - since >= _BACK_SECONDS
+        if since is None:
+            return False
+        return study.state_cause is StudyCause.NO_SLOT or self._clock() - since >= _BACK_SECONDS
 
 
 def say_whether_it_waits(database: Database, study: StudyRecord, *, waits: bool) -> None:

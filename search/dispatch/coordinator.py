@@ -761,9 +761,8 @@ class Coordinator:
             self._forget(study.id)
             with self.database.write() as session:
                 Studies(session).release(study.id, self._owner)
-        elif not is_anothers:
-            waits = self._choosing.says_it_waits(study, is_at_work=False)
-            say_whether_it_waits(self.database, study, waits=waits)
+        elif not is_anothers and self._choosing.says_it_waits(study, is_at_work=False):
+            say_whether_it_waits(self.database, study, waits=True)
 
     def _run_of(self, study: StudyRecord) -> StudyRun | MeasuringRun:
         self._known[study.id] = KnownTrials(self.database, study.id)

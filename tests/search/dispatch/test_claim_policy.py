@@ -120,3 +120,20 @@ def test_nobodys_time_runs_before_the_first_machine_may_have_joined() -> None:
     assert choosing.leaves(study(), NOTHING, (), is_at_work=False), "and now that of the other"
     time = 127.0
     assert not choosing.leaves(study(), NOTHING, (), is_at_work=False)
+
+
+def test_a_running_study_is_said_to_wait_after_some_seconds_and_until_it_is_served() -> None:
+    clock = Clock()
+    choosing = Choosing(0.0, clock=clock)
+    silent = study(StudyState.RUNNING)
+    said = replace(silent, state_cause=StudyCause.NO_SLOT)
+
+    def says(one: StudyRecord, ours: Capacity) -> bool:
+        assert not choosing.leaves(one, ours, [], is_at_work=True)
+        return choosing.says_it_waits(one, is_at_work=True)
+
+    assert not says(silent, NOTHING)
+    assert says(said, NOTHING), "it was said before the coordinator was started again"
+    clock.now = 5.0
+    assert says(silent, NOTHING)
+    assert not says(said, space(CORE))
