@@ -14,6 +14,7 @@ from typing import Final, TypeAlias, final
 from sqlalchemy.orm import Session
 
 from search.agents.executors import Slot
+from search.allocation import serves
 from search.dispatch.coordinator_report import CLAIM_LEASES
 from search.studies import Resources, Throughput, enter, measured_kind
 from storage.endings import StudyCause
@@ -36,11 +37,6 @@ class Capacity:
 
     slots: Sequence[Place]
     measuring_slots: Sequence[Place]
-
-
-def serves(place: Place, device: str) -> bool:
-    """Whether it is one for a wish for `any`, `cpu` or `cuda`."""
-    return device == "any" or place.device.partition(":")[0] == device
 
 
 def can_run(study: StudyRecord, space: Capacity) -> bool:

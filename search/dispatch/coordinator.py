@@ -8,12 +8,11 @@ import logging
 import platform
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Sequence, Set
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -23,53 +22,45 @@ from sqlalchemy.orm import Session
 
 from search.agents.executors import AttemptTicket, Executor, Exit, Slot
 from search.agents.renewal_watch import RenewalWatch
+from search.allocation import (
+    Allocator,
+    Occupant,
+    TenantShares,
+    Together,
+    in_turn,
+    interleaved,
+    next_turn,
+    take_turns,
+)
 from search.collections import CollectionBudgets
-from search.dispatch.booked_ahead import BookedAhead
-from search.dispatch.claim_policy import Capacity, Choosing, others, say_whether_it_waits, serves
-from search.dispatch.coordinator_report import CLAIM_LEASES, CoordinatorReport
+from search.dispatch.claim_policy import Capacity, Choosing, others, say_whether_it_waits
+from search.dispatch.coordinator_report import CoordinatorReport
 from search.dispatch.fair_threads import FairThreads
-from search.dispatch.occupancy import Occupancy, Occupant, Place
-from search.dispatch.priority import in_turn, interleaved, next_turn, take_turns
-from search.dispatch.remeasuring import MeasuringRun, ended_studies_to_measure
-from search.dispatch.seclusion import Seclusion
+from search.dispatch.runs.remeasuring import MeasuringRun, ended_studies_to_measure
+from search.dispatch.runs.study_run import StudyRun
 from search.dispatch.starts import Start, Starts
-from search.dispatch.study_run import StudyRun
-from search.dispatch.tenant_shares import TenantShares
+from search.dispatch.study_claims import StudyClaims
+from search.dispatch.study_looks import StudyLooks
 from search.errors import ExecutorError
 from search.logs import LogFormat, bound
 from search.measuring.measurement_lock import lock_folder
 from search.optuna_tables import shared_storage
-from search.running import (
-    GRACE_SECONDS,
-    AskTimes,
-    ClaimedDatabase,
-    KnownTrials,
-    Look,
-    SlotNews,
-    Together,
-)
+from search.running import GRACE_SECONDS, AskTimes, ClaimedDatabase, KnownTrials
 from search.studies import Need, forget_deleted, in_progress
 from search.training.jobs import MEASURE_JOBS, Job
 from storage.accounts.quotas import Quotas
 from storage.endings import AttemptCause
 from storage.engine import Database
 from storage.errors import ClaimLost, DatabaseUnavailable, NotFound
-from storage.records import (
-    AttemptKind,
-    AttemptRecord,
-    CommandKind,
-    StudyRecord,
-)
+from storage.records import AttemptKind, AttemptRecord, StudyRecord
 from storage.repositories.attempts import Attempts
-from storage.repositories.commands import Commands
-from storage.repositories.studies import Studies
 
 _log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 0.2
 """How long a round waits at most for something to be written: some things are due by the clock."""
 
-_CLAIM_SECONDS = 1.0
+_KEEP_SECONDS = 1.0
 """How often claims are renewed and new studies looked for, unless leases are very short."""
 
 _AWAY_SECONDS = 1.0
@@ -120,6 +111,9 @@ class Coordinator:
         """
         self.database = database
         self.asks = AskTimes()
+        self._tenants = TenantShares()
+        self.allocator = Allocator(self._tenants)
+        self.allocator.update(executor.capacity())
         self._executor = executor
         self._copies = None if optuna_url is None else shared_storage(optuna_url)
         self._owner = owner
@@ -128,42 +122,23 @@ class Coordinator:
         self._log_format: LogFormat = log_format
         self._ended = ended
         self._runs: dict[str, StudyRun | MeasuringRun] = {}
-        self._occupancy = Occupancy()
-        self._ahead = BookedAhead()
         self._known: dict[str, KnownTrials] = {}
         """The trials of the studies that are ours."""
-        self._training: dict[str, tuple[str, int]] = {}
-        """Attempts that train -> their study and their trial."""
         self._served: set[str] = set()
         self._stepped: set[str] = set()
-        self._refused: set[str] = set()
-        self._seclusion = Seclusion()
         self._former_was_killed: bool | None = None
-        self._slots: tuple[Slot, ...] = ()
-        self._measuring_slots: tuple[Slot, ...] = ()
-        self._slots_changed = True
-        """Since the last round: what waits for one may have it now."""
-        self._looks: Mapping[str, Look] = {}
-        self._marks: Mapping[str, Hashable] = {}
-        """Of each study of which there is a look, when it was looked at."""
-        self._changes = database.changes()
-        self._committed: Hashable | None = None
-        self._looked_at: Hashable | None = None
-        """What was committed at the last look, with the studies that were ours then."""
-        self._look_for_slots()
+        self._looks = StudyLooks(database)
+        self._claims = StudyClaims(database, owner=owner, lease_seconds=lease_seconds)
         self._report = CoordinatorReport(owner=owner, lock_files=folders.locks)
         self._attempts_watch = RenewalWatch(lease_seconds)
         self._lingering_watch = RenewalWatch(lease_seconds)
         self._lingering: Set[str] = frozenset()
-        self._claims_watch = RenewalWatch(CLAIM_LEASES * lease_seconds)
-        self._claimed_at: float | None = None
-        self._renewed_at = 0.0
-        """When our claims were renewed, by the clock of `time.monotonic`."""
+        self._kept_at: float | None = None
+        """When `_keep` was last done, by the clock of `time.monotonic`."""
         self._choosing = Choosing(slot_wait_seconds, join_seconds=join_seconds)
         self._away = False
         self._threads = FairThreads(_THREADS, name="exchange", weight=self._weight)
         self._starts = Starts(database, executor, owner=owner, lease_seconds=lease_seconds)
-        self._tenants = TenantShares()
         self._collections = CollectionBudgets(database)
         self._in_background: dict[str, Future[None]] = {}
         self._done = False
@@ -187,12 +162,12 @@ class Coordinator:
         finally:
             self._say_that_it_stops()
             self._executor.close()
-            attempts = self._occupancy.attempts
-            self._occupancy.free({one for one in attempts if not self._executor.keeps(one)})
+            gone = {one for one in self.allocator.at_work if not self._executor.keeps(one)}
+            self.allocator.free(gone)
             for run in self._runs.values():
                 run.halt()
             self._threads.shutdown()
-            self._changes.close()
+            self._looks.close()
             try:
                 self._give_up()
             except DatabaseUnavailable as error:
@@ -202,11 +177,10 @@ class Coordinator:
     def round(self) -> None:
         """Notice what ended, keep the claims, and let each study do what is due."""
         ended = self._wait(_PAUSE_SECONDS)
-        self._slots_changed = bool(ended)
-        self._free_slots({exited.attempt_id for exited in ended})
+        self.allocator.begin_round({exited.attempt_id for exited in ended})
         for exited in ended:
             self._notice(exited)
-        self._keep_claims()
+        self._keep()
         self._look()
         priorities = {study_id: run.priority for study_id, run in self._runs.items()}
         tenants = {study_id: run.tenant for study_id, run in self._runs.items()}
@@ -230,131 +204,9 @@ class Coordinator:
         """The trials of a study of ours, in memory."""
         return self._known[study_id]
 
-    def slots(self, device: str, *, share: float = 0.0) -> Sequence[Slot]:
-        """Every slot that serves a wish for `any`, `cpu` or `cuda`, and for a share of a device."""
-        serving = (slot for slot in self._slots if serves(slot, device))
-        return tuple(slot for slot in serving if slot.share >= share)
-
-    def free_slot(
-        self, study_id: str, device: str, *, share: float = 0.0, need: Need | None = None
-    ) -> Slot | None:
-        """One with nothing on it and memory for a need, in its turn, see Note [Fair shares]."""
-        free = self._free(device, share)
-        slot = next((slot for slot in free if need is None or need.fits(slot)), None)
-        may_take = slot is not None and self._tenants.may_take_slot(self._runs[study_id].tenant)
-        return slot if may_take else None
-
-    def free_slots(self, device: str, *, share: float = 0.0) -> int:
-        """How many have nothing on them."""
-        return sum(1 for _ in self._free(device, share))
-
-    def _free(self, device: str, share: float) -> Iterator[Slot]:
-        taken, closed = self._occupancy.slots | self._refused, self._seclusion.closed()
-        return (
-            slot
-            for slot in self.slots(device, share=share)
-            if slot.name not in taken and slot.machine not in closed
-        )
-
-    def stack_place(
-        self,
-        device: str,
-        together: Together,
-        *,
-        share: float = 0.0,
-        need: Need | None = None,
-        is_passing: bool = False,
-    ) -> Slot | None:
-        """A place beside what a trial may be trained with; on the slot that has the most of it."""
-        closed, counts = self._seclusion.closed(), self._occupancy.counts()
-        places = (
-            self._occupancy.place_of(slot, together=together, need=need, is_passing=is_passing)
-            for slot in self.slots(device, share=share)
-            if slot.name in counts.keys() - self._refused and slot.machine not in closed
-        )
-        found = [place for place in places if place is not None]
-        return max(found, key=lambda place: counts[place.name], default=None)
-
-    def is_stack_open(self, study_id: str) -> bool:
-        """Whether a stack of the study's trials may be joined by further ones."""
-        followed = self._ahead.places
-        if not self._ahead.ends_soon(study_id):
-            followed = dict[Place, Occupant]()
-        return self._occupancy.is_open(study_id, followed=followed)
-
-    def slot_ahead(
-        self,
-        study_id: str,
-        device: str,
-        *,
-        share: float = 0.0,
-        need: Need | None = None,
-        together: Together | None = None,
-    ) -> Slot | None:
-        """One whose attempt is about to end and has none that follows: Note [Booked ahead]."""
-        if not self._ahead.ends_soon(study_id):
-            return None
-        # Nothing follows what may be refused yet: it would have the slot in its place.
-        without, closed = self._refused | self._starts.slots, self._seclusion.closed()
-        for slot in self.slots(device, share=share):
-            if slot.name in without or slot.machine in closed:
-                continue
-            place = self._occupancy.place_ahead(
-                slot, followed=self._ahead.places, together=together, need=need
-            )
-            if place is not None:
-                return place
-        return None
-
-    def lone_slot(
-        self, study_id: str, device: str, *, share: float = 0.0, need: Need
-    ) -> Slot | None:
-        """One of those on a machine with nothing on it, which is kept so until there is one."""
-        slots = [
-            slot
-            for slot in self.slots(device, share=share)
-            if slot.name not in self._refused and need.fits(slot)
-        ]
-        return self._seclusion.choose(study_id, slots, self._used())
-
-    def is_clear(self, study_id: str, slot: Slot) -> bool:
-        """Whether nothing runs on a slot's machine, which is kept free until that is so."""
-        return self._seclusion.choose(study_id, [slot], self._used()) is not None
-
-    def measuring_slot(
-        self, device: str, model: str | None, *, compiles: bool = False
-    ) -> Slot | None:
-        """A measuring slot of a device model, or of the first one's that serves the wish.
-
-        Where several machines have such a device, it is one that is free, if any is.
-        """
-        slots = [
-            slot
-            for slot in self._measuring_slots
-            if serves(slot, device) and (slot.compiles or not compiles)
-        ]
-        fitting = [slot for slot in slots if slot.model == (model or slots[0].model)]
-        free = (slot for slot in fitting if self._is_idle(slot))
-        return next(free, fitting[0] if fitting else None)
-
-    def is_measuring_slot_free(self, study_id: str, slot: Slot) -> bool:
-        """Whether nobody measures on this slot, and it is the study's tenant's turn."""
-        is_its_turn = self._tenants.may_measure_on(self._runs[study_id].tenant, slot.name)
-        return is_its_turn and self._is_idle(slot)
-
-    def _is_idle(self, slot: Slot) -> bool:
-        taken = self._occupancy.slots | self._refused
-        return slot.name not in taken and slot.machine not in self._seclusion.closed()
-
-    def attended(self, study_id: str) -> Set[int]:
-        """The numbers of a study's trials that an attempt trains now."""
-        # A copy: others ask from threads of their own.
-        training = [*self._training.values()]
-        return {trial for study, trial in training if study == study_id}
-
     def is_at_work(self, attempt_id: str) -> bool:
         """Whether a process of ours works on this attempt."""
-        return attempt_id in self._occupancy.attempts
+        return attempt_id in self.allocator.at_work
 
     def adopt(
         self, attempt: AttemptRecord, *, tenant: str, together: Together | None = None
@@ -363,13 +215,15 @@ class Coordinator:
         number = self._executor.adopt(attempt.id)
         if number is None:
             return False
-        occupant = Occupant(attempt.id, together, need=None)
-        is_first = self._occupancy.take((attempt.slot, number), occupant)
-        if attempt.kind is AttemptKind.TRAIN and attempt.trial is not None:
-            self._training[attempt.id] = attempt.study_id, attempt.trial
-        is_measuring = attempt.slot_share == 0
-        if is_first:
-            self._tenants.take(tenant, attempt.slot, is_measuring=is_measuring)
+        trial = attempt.trial if attempt.kind is AttemptKind.TRAIN else None
+        self.allocator.adopt(
+            attempt.slot,
+            number,
+            Occupant(attempt.id, together, need=None),
+            tenant=tenant,
+            trains=None if trial is None else (attempt.study_id, trial),
+            is_measuring=attempt.slot_share == 0,
+        )
         _log.info("an attempt is taken over", extra={"attempt_id": attempt.id})
         return True
 
@@ -396,7 +250,7 @@ class Coordinator:
 
     def _wake(self, _done: Future[None]) -> None:
         self._done = True
-        self._changes.wake()
+        self._looks.wake()
 
     def should_give_way(self, study_id: str) -> bool:
         """Whether a study's work in the background keeps another tenant's waiting."""
@@ -435,15 +289,15 @@ class Coordinator:
     ) -> None:
         """Have an attempt's row written with this round's others, then its process started.
 
-        `alone`: nothing else runs with it; `ahead`: see `slot_ahead`; `together` and `need`: see
-        `stack_place`. `also` is done in the transaction that writes the row.
+        `alone`: nothing else runs with it; `ahead`: see `Allocator.slot_ahead`; `together` and
+        `need`: see `Allocator.stack_place`. `also` is done in the transaction that writes the row.
 
         A process that cannot start is a lost attempt. Nothing begins on a slot that another
         coordinator took meanwhile, or while the tenant has as many as it may have, here or
         from other coordinators.
         """
         tenant, is_measuring = self._runs[study_id].tenant, slot.share == 0
-        joins = slot.name in self._occupancy.slots
+        joins = slot.name in self.allocator.taken
         start = Start(
             study_id=study_id,
             tenant=tenant,
@@ -459,31 +313,30 @@ class Coordinator:
             ahead=ahead,
         )
         if not self._executor.reserve(start.attempt_id, slot):
-            self._refused.add(slot.name)
+            self.allocator.refuse(slot.name)
             return
         self._starts.add(start)
-        if kind is AttemptKind.TRAIN and trial is not None:
-            self._training[start.attempt_id] = study_id, trial
-        place, occupant = (slot.name, slot.number), Occupant(start.attempt_id, together, need)
-        if ahead:
-            self._ahead.book(place, occupant)
-        else:
-            self._ahead.note_begun(start.attempt_id)
-            if self._occupancy.take(place, occupant):
-                self._tenants.take(tenant, slot.name, is_measuring=is_measuring)
+        self.allocator.give(
+            slot,
+            Occupant(start.attempt_id, together, need),
+            tenant=tenant,
+            trains=(study_id, trial) if kind is AttemptKind.TRAIN and trial is not None else None,
+            ahead=ahead,
+            alone=alone,
+        )
         if alone:
             _log.info("an attempt runs alone", extra={"study_id": study_id, "trial": trial})
-            self._seclusion.begin(slot.machine, start.attempt_id)
         if not is_measuring:
             self._served.add(study_id)
 
     def _write_starts(self) -> None:
         """Write all that was to start in this round, and start it."""
         outcome = self._starts.write()
+        self.allocator.settle()
         for start in outcome.refused:
             if start.tenant not in outcome.quotas_used:
-                self._refused.add(start.slot.name)
-            self._free_slots({start.attempt_id})
+                self.allocator.refuse(start.slot.name)
+            self.allocator.free({start.attempt_id})
         for tenant, used in outcome.quotas_used.items():
             self._tenants.note_elsewhere(tenant, slots=used)
         for study_id in {start.study_id for start, _, _ in outcome.started}:
@@ -497,7 +350,7 @@ class Coordinator:
             except ExecutorError as error:
                 words = {"study_id": start.study_id, "reason": error}
                 _log.error("an attempt did not start", extra=words)
-                self._free_slots({start.attempt_id})
+                self.allocator.free({start.attempt_id})
                 run = self._runs[start.study_id]
                 with self._while_ours(start.study_id):
                     self._lose(run, attempt, AttemptCause.LOST, f"not started: {error}")
@@ -509,7 +362,7 @@ class Coordinator:
         cause: AttemptCause,
         detail: str,
     ) -> None:
-        self._training.pop(attempt.id, None)
+        self.allocator.note_over(attempt.id)
         run.lost(attempt, cause, detail)
 
     def _ticket(
@@ -536,14 +389,6 @@ class Coordinator:
         """End an attempt's process; its slot is free when it has ended."""
         self._executor.cancel(attempt_id, grace_seconds)
 
-    def _look_for_slots(self) -> None:
-        """Machines come and go; what runs on one that went has its lease to end by."""
-        before = self._slots
-        self._slots = tuple(self._executor.capacity())
-        self._slots_changed |= self._slots != before or bool(self._refused)
-        self._refused.clear()
-        self._measuring_slots = _measuring_slots(self._slots)
-
     def _visit(self, study_id: str) -> bool:
         """Let a study do what is due; whether it would take more slots than its turn gives it."""
         is_first = study_id not in self._stepped
@@ -562,81 +407,32 @@ class Coordinator:
         while True:
             ended = self._executor.poll(0.0)
             left = deadline - time.monotonic()
-            if ended or left <= 0 or self._done or self._changes.look() != self._committed:
+            if ended or left <= 0 or self._done or self._looks.has_news():
                 self._done = False
                 return ended
-            self._changes.wait(left)
+            self._looks.wait(left)
 
     def _look(self) -> None:
-        """Read at once how all our studies stand: those that stand as before have nothing to do."""
-        committed = self._changes.look()
-        looked_at = None if committed is None else (committed, frozenset(self._runs))
-        if looked_at is not None and looked_at == self._looked_at:
-            return
-        before, self._looks, self._looked_at, self._committed = self._looks, {}, None, committed
-        studies: dict[str, StudyRecord] = {}
-        asked: Mapping[str, Set[CommandKind]] = {}
-        marks: Mapping[str, Hashable] = {}
-        if self._runs:
-            with self.database.read() as session:
-                marks = Studies(session).marks(self._runs.keys())
-                same = {one for one in before if marks.get(one) == self._marks[one]}
-                studies = {one: before[one].study for one in same}
-                if changed := marks.keys() - same:
-                    studies |= {one.id: one for one in Studies(session).with_ids(changed)}
-                asked = Commands(session).asked()
-        self._looks = {
-            study.id: Look(study, study.data_version, asked.get(study.id, frozenset()))
-            for study in studies.values()
-        }
-        self._marks = {study_id: marks[study_id] for study_id in studies}
-        for study in studies.values():
-            self._known[study.id].note_version(study.data_version)
-        self._looked_at = looked_at
+        """See how all our studies stand: those that stand as before have nothing to do."""
+        if self._looks.look(self._runs.keys()):
+            for study_id, look in self._looks.all.items():
+                self._known[study_id].note_version(look.data_version)
 
     def _step(self, study_id: str) -> bool:
-        look, run = self._looks.get(study_id), self._runs[study_id]
+        look, run = self._looks.all.get(study_id), self._runs[study_id]
         # A study of which there is no row was deleted, and nothing is left to do.
-        return look is not None and run.step(look, slots=self._news_of_slots())
-
-    def _news_of_slots(self) -> SlotNews:
-        if self._slots_changed:
-            return SlotNews.CHANGED
-        full = all(slot.name in self._occupancy.slots for slot in self._slots)
-        return SlotNews.FULL if full else SlotNews.FREE
+        return look is not None and run.step(look, slots=self.allocator.news())
 
     def _weight(self, tenant: str) -> float:
         return self._tenants.quota(tenant).weight
 
-    def _free_slots(self, ended: Set[str]) -> None:
-        self._ahead.drop(ended)
-        freed = self._occupancy.free(ended)
-        for place, attempt_id in freed:
-            study_id, _ = self._training.get(attempt_id, (None, 0))
-            self._ahead.note_ended(attempt_id, study_id if study_id in self._runs else None)
-            following = self._ahead.begin_next(place)
-            if following is not None:
-                self._occupancy.take(place, following)
-        for name in {name for (name, _), _ in freed} - self._occupancy.slots:
-            self._tenants.give_back(name)
-        for attempt_id in ended:
-            self._training.pop(attempt_id, None)
-        self._seclusion.keep(self._occupancy.attempts.keys())
-
     def _recall_what_waits(self) -> None:
         """Have trials wait for any slot again that wait for one that was to be free by now."""
-        for attempt_id in self._ahead.overdue():
-            study_id, _ = self._training.get(attempt_id, ("", 0))
+        for attempt_id, study_id in self.allocator.overdue():
             run = self._runs.get(study_id)
             if isinstance(run, StudyRun):
                 with self._while_ours(study_id):
                     run.recall(attempt_id)
-
-    def _used(self) -> Counter[str]:
-        """How many attempts of ours are on each machine, or are about to be."""
-        machines = {slot.name: slot.machine for slot in (*self._slots, *self._measuring_slots)}
-        places = (*self._occupancy.attempts.values(), *self._ahead.places)
-        return Counter(machines[name] for name, _ in places if name in machines)
 
     def _notice(self, ended: Exit) -> None:
         """Lose an attempt that ended without a last word."""
@@ -666,7 +462,7 @@ class Coordinator:
                     why = f"its lease of {self._lease_seconds:g} s ran out"
                     self._lose(run, attempt, AttemptCause.LOST, why)
                 self._executor.cancel(attempt.id, 0.0)
-        self._end_lingering(self._occupancy.attempts.keys() - leases.keys())
+        self._end_lingering(self.allocator.at_work - leases.keys())
 
     def _end_lingering(self, over: Set[str]) -> None:
         """End processes that go on for a lease's time after their attempts are over.
@@ -680,89 +476,85 @@ class Coordinator:
             self._executor.cancel(attempt_id, 0.0)
         self._lingering = lingering
 
-    def _keep_claims(self) -> None:
-        """Renew the claims on our studies, and claim those that nobody works on."""
-        every = min(_CLAIM_SECONDS, self._lease_seconds / 4)
-        if self._claimed_at is not None and time.monotonic() - self._claimed_at < every:
+    def _keep(self) -> None:
+        """Do what is due each second: renew claims, look for machines, say that we are there."""
+        every = min(_KEEP_SECONDS, self._lease_seconds / 4)
+        if self._kept_at is not None and time.monotonic() - self._kept_at < every:
             return
-        self._claimed_at = time.monotonic()
+        self._kept_at = time.monotonic()
         self._folders.alive.touch()
         if self._former_was_killed is None:
             self._former_was_killed = self._report.former_was_killed(self.database)
-        self._look_for_slots()
+        self.allocator.update(self._executor.capacity())
         self._expire()
         self._recall_what_waits()
-        until = datetime.now(UTC) + timedelta(seconds=CLAIM_LEASES * self._lease_seconds)
+        self._claim_studies(again_at=self._kept_at + _KEEP_SECONDS)
+        self._forget_deleted()
+        queued = [future for future in self._in_background.values() if not future.running()]
+        self._report.write(
+            self.database,
+            self.asks,
+            slots=self.allocator.all_slots,
+            measuring_slots=self.allocator.measuring_slots,
+            exchanges_waiting=sum(not future.done() for future in queued),
+            taken=self.allocator.taken,
+        )
+
+    def _claim_studies(self, *, again_at: float) -> None:
+        """Renew the claims on our studies, and claim those that nobody works on.
+
+        Where several tenants wait, some of them are left to the next time, at `again_at`.
+        """
         with self.database.read() as session:
             # Of others a look may be older than their run, which has ended since.
-            seen = {one: look.study for one, look in self._looks.items() if one in self._runs}
-            studies = [*in_progress(session, seen), *ended_studies_to_measure(session, self)]
-            claims = Studies(session).claims(other_than=self._owner)
+            seen = {one: look.study for one, look in self._looks.all.items() if one in self._runs}
+            to_measure = ended_studies_to_measure(session, self.allocator)
+            studies = [*in_progress(session, seen), *to_measure]
+            self._claims.look(session)
             theirs = others(session, owner=self._owner, lease_seconds=self._lease_seconds)
             self._tenants.look(session, {study.tenant for study in studies})
         self._collections.look()
         runs = {(run.tenant, run.priority) for run in self._runs.values()}
-        self._ahead.is_allowed = not theirs and len(runs) == 1
-        stale = self._claims_watch.stale(claims)
-        ours = Capacity(self._slots, self._measuring_slots)
-        renewed = self._renewed(until)
+        self.allocator.allow_ahead(is_allowed=not theirs and len(runs) == 1)
+        ours = Capacity(self.allocator.all_slots, self.allocator.measuring_slots)
+        renewed = self._claims.renew(self._runs.keys())
         several, made = len({study.tenant for study in studies}) > 1, 0
         for study in interleaved(studies, tenant=lambda study: study.tenant):
             is_at_work = study.id in self._runs
             if self._choosing.leaves(study, ours, theirs, is_at_work=is_at_work):
-                self._leave(study, is_anothers=study.id in claims.keys() - stale)
+                self._leave(study)
                 continue
             if is_at_work:
                 waits = self._choosing.says_it_waits(study, is_at_work=True)
                 say_whether_it_waits(self.database, study, waits=waits)
             if study.id in renewed:
                 continue
-            with self.database.write() as session:
-                # A claim that was renewed since is younger than the one that was seen to be stale.
-                now = claims[study.id] if study.id in stale else _NEVER
-                is_ours = Studies(session).claim(study.id, owner=self._owner, now=now, until=until)
-            if not is_ours:
-                if study.id in self._runs:
-                    _log.warning("a study is another's", extra={"study_id": study.id})
-                    self._forget(study.id)
-            elif several and made and time.monotonic() - self._claimed_at > _CLAIM_SECONDS:
+            if not self._claims.take(study.id):
+                if is_at_work:
+                    self._forget_anothers(study.id)
+            elif several and made and time.monotonic() > again_at:
                 # Taken up at the next look: what another tenant has begun is served before that.
                 continue
-            elif study.id not in self._runs and not self._is_in_background(study.id):
+            elif not is_at_work and not self._is_in_background(study.id):
                 _log.info("study claimed", extra={"study_id": study.id})
                 made += 1
                 with self._while_ours(study.id):
                     self._runs[study.id] = self._run_of(study)
-        self._forget_deleted()
-        queued = [future for future in self._in_background.values() if not future.running()]
-        self._report.write(
-            self.database,
-            self.asks,
-            slots=self._slots,
-            measuring_slots=self._measuring_slots,
-            exchanges_waiting=sum(not future.done() for future in queued),
-            taken=self._occupancy.slots,
-        )
 
-    def _renewed(self, until: datetime) -> Set[str]:
-        """Those of our studies whose claims hold; they are renewed in time, all at once."""
-        at_work = set(self._runs)
-        if not at_work or time.monotonic() - self._renewed_at < self._lease_seconds / 4:
-            return at_work
-        self._renewed_at = time.monotonic()
-        with self.database.write() as session:
-            return Studies(session).renew(at_work, owner=self._owner, until=until)
-
-    def _leave(self, study: StudyRecord, *, is_anothers: bool) -> None:
+    def _leave(self, study: StudyRecord) -> None:
         """Let another take a study that our slots do not serve, or have it wait."""
+        is_anothers = self._claims.is_anothers(study.id)
         if study.id in self._runs:
-            if is_anothers:
-                _log.warning("a study is another's", extra={"study_id": study.id})
-            self._forget(study.id)
-            with self.database.write() as session:
-                Studies(session).release(study.id, self._owner)
+            forget = self._forget_anothers if is_anothers else self._forget
+            forget(study.id)
+            self._claims.release(study.id)
         elif not is_anothers and self._choosing.says_it_waits(study, is_at_work=False):
             say_whether_it_waits(self.database, study, waits=True)
+
+    def _forget_anothers(self, study_id: str, reason: Exception | None = None) -> None:
+        """Give up a run of a study that another coordinator has claimed."""
+        _log.warning("a study is another's", extra={"study_id": study_id, "reason": reason})
+        self._forget(study_id)
 
     def _run_of(self, study: StudyRecord) -> StudyRun | MeasuringRun:
         self._known[study.id] = KnownTrials(self.database, study.id)
@@ -779,15 +571,15 @@ class Coordinator:
             with bound(study_id=study_id):
                 yield
         except ClaimLost as error:
-            self._forget(study_id)
-            _log.warning("a study is another's", extra={"study_id": study_id, "reason": error})
+            self._forget_anothers(study_id, error)
 
     def _without_database(self, error: Exception) -> None:
         """Forget where each study stood: it is read anew when there is an answer.
 
         Between the two a step may have been done by halves, as by a coordinator that died.
         """
-        self._free_slots(self._starts.drop())
+        self.allocator.free(self._starts.drop())
+        self.allocator.settle()
         for study_id in list(self._runs):
             self._forget(study_id)
         if not self._away:
@@ -798,7 +590,7 @@ class Coordinator:
         """Give a run up; another begins when what it has in the background is done."""
         run = self._runs.pop(study_id, None)
         self._known.pop(study_id, None)
-        self._ahead.forget(study_id)
+        self.allocator.forget(study_id)
         if run is not None:
             run.halt()
 
@@ -817,10 +609,9 @@ class Coordinator:
         """Release a study that has ended."""
         del self._runs[study_id]
         del self._known[study_id]
-        self._ahead.forget(study_id)
+        self.allocator.forget(study_id)
         self._in_background.pop(study_id, None)
-        with self.database.write() as session:
-            Studies(session).release(study_id, self._owner)
+        self._claims.release(study_id)
         if self._ended is not None:
             self._ended(study_id)
 
@@ -836,8 +627,7 @@ class Coordinator:
         for study_id, run in list(self._runs.items()):
             with self._while_ours(study_id):
                 run.abandon()
-            with self.database.write() as session:
-                Studies(session).release(study_id, self._owner)
+            self._claims.release(study_id)
 
 
 def _about(study_id: str, work: Callable[[], bool]) -> bool:
@@ -850,21 +640,3 @@ def _first_line(error: Exception) -> str:
     """What a database said; Optuna only says that something was said."""
     said = error.__cause__ if isinstance(error, StorageInternalError) else error
     return str(said).strip().partition("\n")[0]
-
-
-def _measuring_slots(slots: Sequence[Slot]) -> tuple[Slot, ...]:
-    """One per device that is measured on; what runs there stands still for its attempts."""
-    devices = {(slot.machine, slot.device): slot for slot in reversed(slots) if slot.measures}
-    return tuple(
-        Slot(
-            name=f"lane {machine}/{device}" if machine else f"lane {device}",
-            device=device,
-            model=slot.model,
-            share=0.0,
-            machine=machine,
-            memory=slot.memory,
-            device_memory=slot.device_memory,
-            compiles=slot.compiles,
-        )
-        for (machine, device), slot in reversed(devices.items())
-    )

@@ -85,11 +85,6 @@ class Starts:
         """Have it written with the others."""
         self._waiting.append(start)
 
-    @property
-    def slots(self) -> Set[str]:
-        """The names of the slots that are to begin with what waits to be written."""
-        return {start.slot.name for start in self._waiting if not start.ahead}
-
     def drop(self) -> Set[str]:
         """Forget what waits; returns its attempts' ids."""
         dropped, self._waiting = self._waiting, []

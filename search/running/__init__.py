@@ -14,14 +14,7 @@ from search.running.losses import (
     may_be_guilty,
     why_given_up,
 )
-from search.running.study_context import (
-    GRACE_SECONDS,
-    Dispatcher,
-    Look,
-    SlotNews,
-    StudyContext,
-    Together,
-)
+from search.running.study_context import GRACE_SECONDS, Dispatcher, Look, StudyContext
 from search.running.trial_endings import (
     BROKEN,
     announce_trial,
@@ -40,9 +33,7 @@ __all__ = [
     "Dispatcher",
     "KnownTrials",
     "Look",
-    "SlotNews",
     "StudyContext",
-    "Together",
     "abandon",
     "announce_trial",
     "begin_trial",

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from functools import cached_property, partial
 from typing import Protocol
 
@@ -11,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from models.interface import Interface
 from search.agents.executors import Slot
+from search.allocation import Allocator, Together
 from search.fronts import ObjectiveInfo, objective_infos
 from search.graphs.offered_layers import OfferedLayers
 from search.running.ask_times import AskTimes
@@ -30,23 +30,14 @@ GRACE_SECONDS = 2.0
 """How long the process of an attempt may go on after it was told to end."""
 
 
-@dataclass(frozen=True)
-class Together:
-    """With which trials one may be trained in the same calls, see Note [Stacks]."""
-
-    study_id: str
-    key: str
-    """See `stack_key`; those of one study may be that have one."""
-    most: int
-    """How many."""
-
-
 class Dispatcher(Protocol):
     """Where attempts run: what a study needs of the coordinator that runs it."""
 
     database: Database
     asks: AskTimes
     """Where asks are timed."""
+    allocator: Allocator
+    """Which slots there are, and what is on them."""
 
     def claimed(self, study_id: str) -> ClaimedDatabase:
         """The database for a study's own rows, as long as the study is claimed."""
@@ -54,74 +45,6 @@ class Dispatcher(Protocol):
 
     def known_trials(self, study_id: str) -> KnownTrials:
         """The trials of a claimed study."""
-        ...
-
-    def slots(self, device: str, *, share: float = 0.0) -> Sequence[Slot]:
-        """Every slot that serves a wish for `any`, `cpu` or `cuda`, and for a share of a device."""
-        ...
-
-    def free_slot(
-        self, study_id: str, device: str, *, share: float = 0.0, need: Need | None = None
-    ) -> Slot | None:
-        """One with nothing on it and memory for a need, in its turn, see Note [Fair shares]."""
-        ...
-
-    def free_slots(self, device: str, *, share: float = 0.0) -> int:
-        """How many have nothing on them."""
-        ...
-
-    def stack_place(
-        self,
-        device: str,
-        together: Together,
-        *,
-        share: float = 0.0,
-        need: Need | None = None,
-        is_passing: bool = False,
-    ) -> Slot | None:
-        """A place beside what a trial may be trained with, and memory for its need.
-
-        `is_passing`: a better trial waits for a slot, see `Occupancy.place_of`.
-        """
-        ...
-
-    def is_stack_open(self, study_id: str) -> bool:
-        """Whether a stack of the study's trials may be joined by further ones."""
-        ...
-
-    def lone_slot(
-        self, study_id: str, device: str, *, share: float = 0.0, need: Need
-    ) -> Slot | None:
-        """One of those on a machine with nothing on it, which is kept so until there is one."""
-        ...
-
-    def is_clear(self, study_id: str, slot: Slot) -> bool:
-        """Whether nothing runs on a slot's machine, which is kept free until that is so."""
-        ...
-
-    def slot_ahead(
-        self,
-        study_id: str,
-        device: str,
-        *,
-        share: float = 0.0,
-        need: Need | None = None,
-        together: Together | None = None,
-    ) -> Slot | None:
-        """One whose attempt is about to end and has none that follows: Note [Booked ahead]."""
-        ...
-
-    def measuring_slot(
-        self, device: str, model: str | None, *, compiles: bool = False
-    ) -> Slot | None:
-        """A measuring slot of a device model, or of the first one's that serves the wish.
-
-        With `compiles` it is one on a machine that has a C compiler.
-        """
-        ...
-
-    def is_measuring_slot_free(self, study_id: str, slot: Slot) -> bool:
-        """Whether nobody measures on this slot, and it is the study's tenant's turn."""
         ...
 
     def in_background(self, study_id: str, work: Callable[[], bool]) -> Future[None]:
@@ -171,10 +94,6 @@ class Dispatcher(Protocol):
         """
         ...
 
-    def attended(self, study_id: str) -> Set[int]:
-        """The numbers of a study's trials that an attempt trains now."""
-        ...
-
     def is_at_work(self, attempt_id: str) -> bool:
         """Whether a process of this coordinator works on an attempt."""
         ...
@@ -205,17 +124,6 @@ class Look:
     """What users have asked of it that is not done yet."""
 
 
-class SlotNews(Enum):
-    """What a round knows of slots, from which follows how soon a study looks after its own."""
-
-    CHANGED = auto()
-    """Attempts have ended, or machines came or went."""
-    FREE = auto()
-    """Nothing has changed, and a slot is free."""
-    FULL = auto()
-    """Every slot has an attempt."""
-
-
 @dataclass
 class StudyContext:
     """One study on one dispatcher."""
@@ -237,11 +145,13 @@ class StudyContext:
     """Where the study's rows are."""
     trials: KnownTrials = field(init=False)
     """The study's trials, in memory."""
+    allocator: Allocator = field(init=False)
 
     def __post_init__(self) -> None:
         """Hold what belongs to this claim: work in the background may outlive it."""
         self.database = self.dispatcher.claimed(self.id)
         self.trials = self.dispatcher.known_trials(self.id)
+        self.allocator = self.dispatcher.allocator
         self.space = space_of(self.spec, offered=self.offered)
 
     @cached_property
@@ -268,15 +178,11 @@ class StudyContext:
     @property
     def slots(self) -> Sequence[Slot]:
         """Every slot that its attempts may run on; machines come and go."""
-        wish = self.spec.resources
-        return self.dispatcher.slots(wish.device, share=wish.fraction or 0.0)
+        return self.allocator.slots(self.spec.resources)
 
     def free_slot(self, need: Need | None = None) -> Slot | None:
         """One of them with nothing on it, and with memory enough for a need."""
-        wish = self.spec.resources
-        return self.dispatcher.free_slot(
-            self.id, wish.device, share=wish.fraction or 0.0, need=need
-        )
+        return self.allocator.free_slot(self.tenant, self.spec.resources, need)
 
     def together(self, job: Job) -> Together | None:
         """With which trials a job's may be trained; null: with none."""
@@ -293,37 +199,28 @@ class StudyContext:
     @property
     def free_slots(self) -> int:
         """How many of them have nothing on them."""
-        wish = self.spec.resources
-        return self.dispatcher.free_slots(wish.device, share=wish.fraction or 0.0)
+        return self.allocator.free_slots(self.spec.resources)
 
     def stack_place(
         self, together: Together | None, need: Need | None = None, *, is_passing: bool = False
     ) -> Slot | None:
         """A place on a slot beside what a trial may be trained with, and memory for its need."""
-        wish = self.spec.resources
         if together is None:
             return None
-        return self.dispatcher.stack_place(
-            wish.device,
-            together,
-            share=wish.fraction or 0.0,
-            need=need,
-            is_passing=is_passing,
-        )
+        wish = self.spec.resources
+        return self.allocator.stack_place(together, wish, need, is_passing=is_passing)
 
     def slot_ahead(self, need: Need | None = None, together: Together | None = None) -> Slot | None:
         """One of them whose attempt is about to end, with memory enough for a need."""
-        wish = self.spec.resources
-        return self.dispatcher.slot_ahead(
-            self.id, wish.device, share=wish.fraction or 0.0, need=need, together=together
-        )
+        return self.allocator.slot_ahead(self.id, self.spec.resources, need, together)
 
     def lone_slot(self, need: Need) -> Slot | None:
         """One of them on a machine that is kept free for it; null while something runs there."""
-        wish = self.spec.resources
-        return self.dispatcher.lone_slot(
-            self.id, wish.device, share=wish.fraction or 0.0, need=need
-        )
+        return self.allocator.lone_slot(self.id, self.spec.resources, need)
+
+    def attended(self) -> Set[int]:
+        """The numbers of its trials that an attempt trains now."""
+        return self.allocator.attended(self.id)
 
     def measuring_slot(self) -> Slot | None:
         """Where its throughput is measured: on one model of device, so that all records compare.
@@ -332,7 +229,7 @@ class StudyContext:
         """
         named = self.spec.throughput.device
         find = partial(
-            self.dispatcher.measuring_slot,
+            self.allocator.measuring_slot,
             measured_kind(self.spec.throughput, self.spec.resources),
             compiles=self.spec.throughput.compiles,
         )

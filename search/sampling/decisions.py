@@ -107,7 +107,7 @@ class Decisions:
         """Whether rows do not say yet that the last choice runs, which they will in a moment."""
         if self._is_taking:
             return True
-        beginning = self._beginning & self._study.dispatcher.attended(self._study.id)
+        beginning = self._beginning & self._study.attended()
         if not beginning:
             return False
         trials = self._study.trials.open(TrialState.QUEUED, TrialState.PAUSED)
@@ -225,7 +225,7 @@ class Decisions:
         left = self._epochs_at_ranking
         rest = self._study.spec.budget.epochs - trial.resumes_from
         self._spare_epochs = None if left is None else left - rest
-        self._beginning &= self._study.dispatcher.attended(self._study.id)
+        self._beginning &= self._study.attended()
         suggestions = None if self._ranking.together else self._wanted(trial)
         stretch = self._stretch(choice, trial, suggestions)
         decision = stretch["decision"]

@@ -20,8 +20,8 @@ import optuna
 from sqlalchemy.orm import Session
 
 from search.agents.executors.remote import RemoteExecutor
-from search.dispatch import study_run
 from search.dispatch.coordinator import Coordinator, Folders
+from search.dispatch.runs import study_run
 from search.sampling.optuna_study import OptunaStudy
 from search.spaces.dimension import Dimension, Scalar
 from storage.engine import Database

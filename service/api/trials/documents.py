@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from search.dispatch.remeasuring import Again, asked_again
+from search.dispatch.runs.remeasuring import Again, asked_again
 from search.documents.export_kinds import CHECKPOINT, DENSE, ONNX, ONNX_STREAM
 from search.documents.objectives import OBJECTIVE_KINDS, Valued
 from search.documents.region import Region

@@ -9,7 +9,7 @@ from pydantic import AfterValidator
 
 from models.exports.files import FileForm, Quantization
 from models.report import ParameterReport
-from search.dispatch.remeasuring import measure_again
+from search.dispatch.runs.remeasuring import measure_again
 from search.documents.export_kinds import DENSE, ONNX_STREAM
 from search.documents.region import Region
 from search.exports import C_NAME, OnnxVariant, missing_files

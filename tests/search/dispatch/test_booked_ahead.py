@@ -10,7 +10,7 @@ from sqlalchemy import select
 from search.agents.executors import Exit
 from search.agents.protocol import Offer
 from search.agents.slots.place_queues import PlaceQueues
-from search.dispatch import booked_ahead
+from search.allocation import booked_ahead
 from storage.records import AttemptKind, AttemptRecord, AttemptState, StudyRecord, TrialState
 from storage.repositories.attempts import Attempts
 from storage.repositories.trials import Trials

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from search.dispatch.measuring_queue import measure_models_job
+from search.dispatch.runs.measuring_queue import measure_models_job
 from search.studies.spec import StudySpec
 from service.app import create_app
 from storage.accounts.quotas import Quotas

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from models.checkpoint import INTERFACE, load, plain_bytes, save_bytes
 from models.interface import Classes, Interface
-from search.dispatch.measuring_queue import measure_models_job
+from search.dispatch.runs.measuring_queue import measure_models_job
 from search.studies.spec import StudySpec
 from search.training.jobs import MeasureJob, PrepareJob, TrainJob
 from storage.endings import AttemptCause

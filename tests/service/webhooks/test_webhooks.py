@@ -18,7 +18,7 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 
-from search.dispatch.webhook_payload import write_end
+from search.dispatch.runs.webhook_payload import write_end
 from search.studies.states import enter
 from service.app import create_app
 from service.auth.api_keys import create_key

@@ -2,7 +2,7 @@
 
 import pytest
 
-from search.dispatch.priority import in_turn, next_turn
+from search.allocation.priority import in_turn, next_turn
 
 
 def rounds(priorities: dict[str, int], count: int) -> list[list[str]]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from search.agents.executors import Slot
-from search.dispatch.speed_predictions import Predictions, SpeedPredictions
-from search.dispatch.study_jobs import measure_network_job
+from search.dispatch.runs.speed_predictions import Predictions, SpeedPredictions
+from search.dispatch.runs.study_jobs import measure_network_job
 from search.fronts import Figures, best_ends, front_of, may_be_on_front, may_join, middles
 from search.graphs.model_outputs import ModelOutputs
 from search.graphs.network_trial import NetworkTrial
@@ -281,8 +281,8 @@ class Measuring:
 
     def _may_start_on(self, slot: Slot) -> bool:
         if self._alone:
-            return self._study.dispatcher.is_clear(self._study.id, slot)
-        return self._study.dispatcher.is_measuring_slot_free(self._study.id, slot)
+            return self._study.allocator.is_clear(self._study.id, slot)
+        return self._study.allocator.is_measuring_slot_free(self._study.tenant, slot)
 
 
 def measure_job(spec: StudySpec, trials: Sequence[TrialRecord], *, device: str) -> AnyMeasureJob:

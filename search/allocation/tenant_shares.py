@@ -8,7 +8,7 @@ from typing import final
 
 from sqlalchemy.orm import Session
 
-from search.dispatch.priority import Shares
+from search.allocation.priority import Shares
 from storage.accounts.quotas import Quotas
 from storage.tenant_quota import UNLIMITED, TenantQuota
 

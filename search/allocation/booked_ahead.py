@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence, Set
 from typing import Final, final
 
-from search.dispatch.occupancy import Occupant, Place
+from search.allocation.occupancy import Occupant, Place
 
 _SOON_SECONDS: Final = 10.0
 """Where a study's attempts take no longer the next one is at its machine before a slot is free."""
@@ -22,7 +22,7 @@ class BookedAhead:
         """By place the attempt that follows the one there, and when it was booked."""
         self._begun_at: dict[str, float] = {}
         self._lasted: dict[str, float] = {}
-        """By study, in seconds, newer attempts counting more."""
+        """By study of ours, in seconds, newer attempts counting more; infinite at first."""
 
     @property
     def places(self) -> Mapping[Place, Occupant]:
@@ -50,6 +50,10 @@ class BookedAhead:
             self.note_begun(occupant.attempt_id)
         return occupant
 
+    def note_study(self, study_id: str) -> None:
+        """A study is ours, and has an attempt that trains."""
+        self._lasted.setdefault(study_id, math.inf)
+
     def note_begun(self, attempt_id: str) -> None:
         """An attempt has a slot."""
         self._begun_at[attempt_id] = time.monotonic()
@@ -57,9 +61,9 @@ class BookedAhead:
     def note_ended(self, attempt_id: str, study_id: str | None) -> None:
         """An attempt's slot is free; it trained a trial of that study (null: it did not train)."""
         begun_at = self._begun_at.pop(attempt_id, None)
-        if study_id is not None and begun_at is not None:
-            lasted = time.monotonic() - begun_at
-            self._lasted[study_id] = (self._lasted.get(study_id, lasted) + lasted) / 2
+        if study_id in self._lasted and begun_at is not None:
+            lasted, before = time.monotonic() - begun_at, self._lasted[study_id]
+            self._lasted[study_id] = lasted if math.isinf(before) else (before + lasted) / 2
 
     def overdue(self) -> Sequence[str]:
         """Attempts that wait for slots which were to be free by now."""

@@ -11,11 +11,11 @@ from typing import Literal, cast, final
 
 from sqlalchemy.orm import Session
 
-from search.dispatch.measuring_queue import measure_job
+from search.allocation import Allocator, SlotNews
+from search.dispatch.runs.measuring_queue import measure_job
 from search.running import (
     Dispatcher,
     Look,
-    SlotNews,
     StudyContext,
     abandon,
     gave_up,
@@ -91,15 +91,15 @@ def asked_again(session: Session, trial: TrialRecord) -> Again | None:
     return None if command is None else _standing(session, command)
 
 
-def ended_studies_to_measure(session: Session, dispatcher: Dispatcher) -> list[StudyRecord]:
-    """Studies that have ended, with something to measure that this dispatcher can measure."""
+def ended_studies_to_measure(session: Session, allocator: Allocator) -> list[StudyRecord]:
+    """Studies that have ended, with something to measure that there is a measuring slot for."""
     asked = {command.study_id for command in Commands(session).open(CommandKind.MEASURE)}
     ended = [study for study in Studies(session).with_ids(asked) if study.state.has_ended]
     found: list[StudyRecord] = []
     for study in ended:
         spec = StudySpec.model_validate(study.spec)
         wanted = _measured_on(session, study.id, spec)
-        if dispatcher.measuring_slot(*wanted, compiles=spec.throughput.compiles):
+        if allocator.measuring_slot(*wanted, compiles=spec.throughput.compiles):
             found.append(study)
     return found
 
@@ -134,7 +134,7 @@ class Remeasuring:
                 else:
                     Commands(session).answer(command.id, number)
             return False
-        slot = self._study.dispatcher.measuring_slot(
+        slot = self._study.allocator.measuring_slot(
             *wanted, compiles=self._study.spec.throughput.compiles
         )
         # The search may be measuring the very trial.
@@ -142,7 +142,7 @@ class Remeasuring:
         if (
             slot is not None
             and not busy
-            and self._study.dispatcher.is_measuring_slot_free(self._study.id, slot)
+            and self._study.allocator.is_measuring_slot_free(self._study.tenant, slot)
         ):
             job = measure_job(self._study.spec, [trial], device=slot.model)
             self._study.dispatcher.start(

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from search.agents.executors import Slot
-from search.dispatch.seclusion import Seclusion
+from search.allocation.seclusion import Seclusion
 
 
 class Clock:

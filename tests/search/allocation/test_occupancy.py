@@ -3,8 +3,8 @@
 import pytest
 
 from search.agents.executors import Slot
-from search.dispatch.occupancy import Occupancy, Occupant, Place
-from search.running import Together
+from search.allocation import Together
+from search.allocation.occupancy import Occupancy, Occupant, Place
 from search.studies import Need
 
 _SLOT = Slot("here/cpu-0", "cpu", "a core", 1.0, machine="here", memory=1000)

@@ -9,11 +9,21 @@ from dataclasses import dataclass, replace
 from typing import final
 
 from search.agents.executors import Slot
-from search.running import Together
 from search.studies import Need, of_stack
 
 Place = tuple[str, int]
 """A slot's name and the number of a place on it."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """With which trials one may be trained in the same calls, see Note [Stacks]."""
+
+    study_id: str
+    key: str
+    """See `stack_key`; those of one study may be that have one."""
+    most: int
+    """How many."""
 
 
 @dataclass(frozen=True)

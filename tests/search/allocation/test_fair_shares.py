@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search.dispatch.priority import in_turn, interleaved, next_turn, take_turns
-from search.dispatch.tenant_shares import TenantShares
+from search.allocation.priority import in_turn, interleaved, next_turn, take_turns
+from search.allocation.tenant_shares import TenantShares
 from storage.tenant_quota import TenantQuota
 
 WEIGHTS = st.sampled_from([0.5, 1.0, 2.0, 3.0])

@@ -1,0 +1,1 @@
+"""One claimed study: its trials' dispatch, its measurements, and its end."""
