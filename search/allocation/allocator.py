@@ -259,6 +259,11 @@ class Allocator:
         """Begin nothing on a slot until machines are looked at again: another has taken it."""
         self._refused.add(name)
 
+    @property
+    def has_refused(self) -> bool:
+        """Whether there are slots on which something may begin after the next look."""
+        return bool(self._refused)
+
     def note_over(self, attempt_id: str) -> None:
         """An attempt is over, and its trial waits; its slot is free when its process has ended."""
         self._training.pop(attempt_id, None)

@@ -92,6 +92,10 @@ class Choosing:
         self._joined_by = clock() + join_seconds
         self._unserved: dict[str, float] = {}
 
+    def is_waiting(self) -> bool:
+        """Whether some wait for slots may come to its end by the clock alone."""
+        return bool(self._unserved) or self._clock() < self._joined_by
+
     def leaves(
         self,
         study: StudyRecord,

@@ -5,10 +5,11 @@ of its former self lost, and goes on.
 """
 
 import logging
+import math
 import platform
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence, Set
+from collections.abc import Callable, Generator, Hashable, Sequence, Set
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -129,12 +130,16 @@ class Coordinator:
         self._former_was_killed: bool | None = None
         self._looks = StudyLooks(database)
         self._claims = StudyClaims(database, owner=owner, lease_seconds=lease_seconds)
-        self._report = CoordinatorReport(owner=owner, lock_files=folders.locks)
+        self._report = CoordinatorReport(
+            owner=owner, lock_files=folders.locks, beat_seconds=lease_seconds / 4
+        )
         self._attempts_watch = RenewalWatch(lease_seconds)
         self._lingering_watch = RenewalWatch(lease_seconds)
         self._lingering: Set[str] = frozenset()
-        self._kept_at: float | None = None
-        """When `_keep` was last done, by the clock of `time.monotonic`."""
+        self._kept_at = self._read_at = -math.inf
+        """When `_keep` was last done, and when it last read rows: by `time.monotonic`."""
+        self._read: Hashable | None = None
+        """What was committed then."""
         self._choosing = Choosing(slot_wait_seconds, join_seconds=join_seconds)
         self._away = False
         self._threads = FairThreads(_THREADS, name="exchange", weight=self._weight)
@@ -477,19 +482,33 @@ class Coordinator:
         self._lingering = lingering
 
     def _keep(self) -> None:
-        """Do what is due each second: renew claims, look for machines, say that we are there."""
-        every = min(_KEEP_SECONDS, self._lease_seconds / 4)
-        if self._kept_at is not None and time.monotonic() - self._kept_at < every:
+        """Do what is due each second: say that we are there, renew claims, look for machines.
+
+        Rows are read where any was written, where a time is waited for, and now and then in any
+        case: machines and coordinators that are silent write nothing.
+        """
+        now = time.monotonic()
+        if now - self._kept_at < min(_KEEP_SECONDS, self._lease_seconds / 4):
             return
-        self._kept_at = time.monotonic()
+        self._kept_at = now
         self._folders.alive.touch()
         if self._former_was_killed is None:
             self._former_was_killed = self._report.former_was_killed(self.database)
+        self._recall_what_waits()
+        self._write_report()
+        # After our own row, and before all that is read.
+        committed = self._looks.committed()
+        is_new = committed is None or committed != self._read
+        waits = self._choosing.is_waiting() or self.allocator.has_refused
+        if not (is_new or waits) and now - self._read_at < self._lease_seconds / 8:
+            return
+        self._read, self._read_at = committed, now
         self.allocator.update(self._executor.capacity())
         self._expire()
-        self._recall_what_waits()
-        self._claim_studies(again_at=self._kept_at + _KEEP_SECONDS)
+        self._claim_studies(again_at=now + _KEEP_SECONDS)
         self._forget_deleted()
+
+    def _write_report(self) -> None:
         queued = [future for future in self._in_background.values() if not future.running()]
         self._report.write(
             self.database,

@@ -1,7 +1,8 @@
 """What a coordinator tells of itself in its row: for `/v1/devices`, `/metrics` and `/readyz`."""
 
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, final
@@ -41,10 +42,15 @@ class CoordinatorFigures(BaseModel):
 class CoordinatorReport:
     """Writes one coordinator's row."""
 
-    def __init__(self, *, owner: str, lock_files: Path) -> None:
-        """`lock_files` is the folder of the measurement locks of this machine."""
+    def __init__(self, *, owner: str, lock_files: Path, beat_seconds: float) -> None:
+        """`lock_files` is the folder of the measurement locks of this machine.
+
+        The row says every `beat_seconds` that the coordinator lives, where nothing else is new.
+        """
         self._owner = owner
         self._lock_files = lock_files
+        self._beat = timedelta(seconds=beat_seconds)
+        self._written: CoordinatorRecord | None = None
         self.started_at = datetime.now(UTC)
 
     def write(
@@ -57,7 +63,10 @@ class CoordinatorReport:
         exchanges_waiting: int,
         taken: Collection[str],
     ) -> None:
-        """Tell that the coordinator lives; `taken` names the slots with a job on them."""
+        """Write what is new, or that the coordinator lives, where that is due.
+
+        `taken` names the slots with a job on them.
+        """
         figures = CoordinatorFigures(
             asks=asks.histograms(),
             asks_in_progress=asks.in_progress,
@@ -80,8 +89,16 @@ class CoordinatorReport:
             started_at=self.started_at,
             seen_at=datetime.now(UTC),
         )
+        if self._written is not None and self._is_known(record, self._written):
+            return
         with database.write() as session:
             Coordinators(session).report(record)
+        self._written = record
+
+    def _is_known(self, record: CoordinatorRecord, written: CoordinatorRecord) -> bool:
+        """Whether the row says the same, and was written not long ago."""
+        is_young = record.seen_at - written.seen_at < self._beat
+        return is_young and record == replace(written, seen_at=record.seen_at)
 
     def former_was_killed(self, database: Database) -> bool:
         """Whether a coordinator of our name ended without a word since this machine started."""

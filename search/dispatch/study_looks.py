@@ -24,9 +24,13 @@ class StudyLooks:
         self._looked_at: Hashable | None = None
         """What was committed at the last look, with the studies that were ours then."""
 
+    def committed(self) -> Hashable | None:
+        """What is committed now, equal for as long as nothing is; null: unknown."""
+        return self._changes.look()
+
     def has_news(self) -> bool:
         """Whether anything was committed since the last look."""
-        return self._changes.look() != self._committed
+        return self.committed() != self._committed
 
     def wait(self, seconds: float) -> None:
         """Wait until anything is committed, for so long at most, or until `wake`."""
@@ -47,7 +51,7 @@ class StudyLooks:
 
     def look(self, ours: Set[str]) -> bool:
         """Look at these studies, which are ours; whether anything may have changed."""
-        committed = self._changes.look()
+        committed = self.committed()
         looked_at = None if committed is None else (committed, frozenset(ours))
         if looked_at is not None and looked_at == self._looked_at:
             return False

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Set
+from collections.abc import Hashable, Set
 from typing import final
 
 from pydantic import TypeAdapter
@@ -50,12 +50,18 @@ class StoreWatch(Background):
         self._database = database
         self._store = store
         self._owner = owner
+        self._changes = database.changes()
+        self._seen: Hashable | None = None
+        """What was committed at the last look, where nothing was in want of room; else null."""
         self._let_go_at: dict[str, float] = {}
         """When paused trials of a study were let go last, on the monotonic clock."""
 
     def look(self) -> None:
         """Hold or resume, once."""
-        trouble = self._trouble()
+        trouble, committed = self._trouble(), self._changes.look()
+        if trouble is None and committed is not None and committed == self._seen:
+            return
+        self._seen = None
         with self._database.read() as session:
             theirs = Studies(session).claims(other_than=self._owner)
             ours = [study for study in in_progress(session) if study.id not in theirs]
@@ -72,6 +78,8 @@ class StoreWatch(Background):
             elif why is None and study.state == StudyState.PAUSED and study.state_cause in _WAITING:
                 _log.info("there is room, a study goes on", extra={"study_id": study.id})
                 resume(self._database, study.id)
+        if trouble is None and not over:
+            self._seen = committed
 
     def _is_making_room(self, study_id: str) -> bool:
         """Whether states of paused trials are leaving the store; if none is, let some go.
@@ -105,12 +113,18 @@ class StoreWatch(Background):
         return None
 
     def _work(self) -> None:
-        while not self._closing.wait(_PAUSE_SECONDS):
-            try:
-                self.look()
-            except (StorageError, SQLAlchemyError, OSError) as error:
-                # The next look finds the same again.
-                _log.warning("no look at the store", extra={"reason": str(error).split("\n")[0]})
+        try:
+            while not self._closing.wait(_PAUSE_SECONDS):
+                self._look_again()
+        finally:
+            self._changes.close()
+
+    def _look_again(self) -> None:
+        try:
+            self.look()
+        except (StorageError, SQLAlchemyError, OSError) as error:
+            # The next look finds the same again.
+            _log.warning("no look at the store", extra={"reason": str(error).split("\n")[0]})
 
 
 def _promise(trial: TrialRecord) -> float:

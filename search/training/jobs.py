@@ -105,8 +105,9 @@ class TrainJob(Spec):
     checkpoint_seconds: float = Field(
         default=2.0,
         ge=0,
-        description="between two resume files, and longer where they take more than a twentieth of "
-        "the time; 0: one after each step",
+        description="between two resume files, at first: then a hundredth of the time that the "
+        "trial has taken, up to a minute, and more where they take more than a twentieth of the "
+        "time; 0: one after each step",
     )
 
     waits_at: tuple[int, ...] | None = Field(

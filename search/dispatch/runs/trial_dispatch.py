@@ -43,8 +43,8 @@ from storage.repositories.attempts import Attempts
 from storage.repositories.studies import Studies
 
 _CHECKPOINT_SECONDS: Final = 2.0
-"""So far apart are two states that a trial stores to resume from, on a few slots, unless storing
-takes long."""
+"""So far apart are two states that a trial stores to resume from, on a few slots, in its first
+minutes; later more: see `pause_between_saves`."""
 _CHECKPOINTS_PER_SECOND: Final = 50
 """So many of them all slots store together: on more slots each stores fewer, and loses more."""
 _MOST_WISHES: Final = 4096

@@ -32,6 +32,27 @@ _SAVING_SHARE: Final = 1 / 20
 """Of a trial's time, that storing its state may take."""
 _LONGEST_PAUSE_SECONDS: Final = 300.0
 """Until the next time, however long storing took: the store may have been away for a while."""
+_REPEATED_SHARE: Final = 1 / 100
+"""Of what a trial has trained, that it may repeat when it is lost; a minute at most."""
+_MOST_REPEATED_SECONDS: Final = 60.0
+
+
+def pause_between_saves(
+    least_seconds: float, *, trained_seconds: float, saving_seconds: float
+) -> float:
+    """Seconds from one state that a trial stores to the next.
+
+    Each costs the machine and the service some time: what the next loss saves is to be worth it.
+
+    Args:
+        least_seconds: what the job says; 0: there is no pause.
+        trained_seconds: for how long the trial has been trained here.
+        saving_seconds: how long storing took the last time: seconds, for a large network.
+    """
+    if not least_seconds:
+        return 0.0
+    repeated = min(_MOST_REPEATED_SECONDS, _REPEATED_SHARE * trained_seconds)
+    return max(least_seconds, repeated, min(_LONGEST_PAUSE_SECONDS, saving_seconds / _SAVING_SHARE))
 
 
 @dataclass(frozen=True)
@@ -138,7 +159,7 @@ class Member:
         )
         self.order_at_epoch_start = self.order.get_state()
         self._epoch = EpochBatches((), frozenset({0}), 0)
-        self._saved_at = time.monotonic()
+        self._begun_at = self._saved_at = time.monotonic()
         self._saving_seconds = 0.0
         self.verdict = Verdict(lease_seconds=0)
 
@@ -361,15 +382,13 @@ class Member:
 
     @property
     def is_save_due(self) -> bool:
-        """Whether the state was stored long enough ago.
-
-        Long is what the job says, or what storing took the last time, by its share: the state of a
-        large network takes seconds to store.
-        """
-        pause = self.job.checkpoint_seconds
-        if pause:
-            pause = max(pause, min(_LONGEST_PAUSE_SECONDS, self._saving_seconds / _SAVING_SHARE))
-        return time.monotonic() - self._saved_at >= pause
+        """Whether the state was stored long enough ago, see `pause_between_saves`."""
+        now = time.monotonic()
+        return now - self._saved_at >= pause_between_saves(
+            self.job.checkpoint_seconds,
+            trained_seconds=now - self._begun_at,
+            saving_seconds=self._saving_seconds,
+        )
 
     def save(self, numbers: Numbers) -> None:
         """Have the state stored from which training goes on."""

@@ -44,7 +44,20 @@ class Ending(Machine):
 
 
 def cores(count: int) -> Machine:
-    return Machine([Slot(f"cpu-{number}", "cpu", "a CPU", 1.0) for number in range(count)])
+    return Machine(slots_of(count))
+
+
+def slots_of(count: int) -> list[Slot]:
+    return [Slot(f"cpu-{number}", "cpu", "a CPU", 1.0) for number in range(count)]
+
+
+class Closed(Machine):
+    """One that takes nothing until it is open."""
+
+    is_open = False
+
+    def reserve(self, attempt_id: str, slot: Slot) -> bool:
+        return self.is_open and super().reserve(attempt_id, slot)
 
 
 def ready(site: Site, tenant: str, *, trials: int = 20) -> StudyRecord:
@@ -85,10 +98,13 @@ def work(running: Coordinator, until: Callable[[], bool]) -> None:
 
 def test_a_tenant_has_no_more_slots_than_its_quota_and_others_have_the_rest(site: Site) -> None:
     allow(site, "small", slots=1)
-    ready(site, "small")
-    ready(site, "small")
-    ready(site, "large")
-    running = coordinator(site, cores(5))
+    studies = [ready(site, "small"), ready(site, "small"), ready(site, "large")]
+    machine = Closed(slots_of(5))
+    running = coordinator(site, machine)
+    # Samplers of several studies think at once: who is first would have the slots before the others
+    # have anything to train.
+    work(running, lambda: all(waits(site, study, trials=5) for study in studies))
+    machine.is_open = True
     work(running, lambda: held(site).total() == 5)
     for _ in range(5):
         running.round()

@@ -13,6 +13,7 @@ from search.tasks import DataSources, Split, Splits
 from search.training.jobs import EpochReport, Verdict
 from search.training.resume import from_bytes
 from search.training.stacks import Entry, train_stack
+from search.training.stacks.member import pause_between_saves
 from search.training.stacks.together import Together
 from search.training.trial_spec import TrainingSpec
 from tests.search.training.stacks import stack_cases
@@ -222,6 +223,26 @@ def test_the_width_that_was_fastest_is_used(splits: Splits[Split]) -> None:
     entries = told(*(make_job(seed=seed, epochs=9) for seed in range(4)))
     together(entries, splits, width="auto")
     assert_as_alone(entries[:1], splits)
+
+
+@pytest.mark.parametrize(
+    ("least", "trained", "saving", "pause"),
+    [
+        (2.0, 0.0, 0.0, 2.0),
+        (2.0, 150.0, 0.01, 2.0),
+        (2.0, 1000.0, 0.01, 10.0),
+        (2.0, 86_400.0, 0.01, 60.0),
+        (20.0, 1000.0, 0.01, 20.0),
+        (2.0, 1000.0, 1.5, 30.0),
+        (2.0, 86_400.0, 60.0, 300.0),
+        (0.0, 86_400.0, 60.0, 0.0),
+    ],
+)
+def test_what_a_lost_trial_repeats_is_a_small_part_of_what_it_has_trained(
+    least: float, trained: float, saving: float, pause: float
+) -> None:
+    found = pause_between_saves(least, trained_seconds=trained, saving_seconds=saving)
+    assert found == pytest.approx(pause)
 
 
 def test_a_state_that_takes_long_to_store_is_stored_less_often(splits: Splits[Split]) -> None:
