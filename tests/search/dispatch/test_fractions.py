@@ -77,7 +77,7 @@ def site(tmp_path: Path) -> Generator[Site]:
     made.close()
 
 
-def coordinator(site: Site, machine: Machine) -> Coordinator:
+def coordinator(site: Site, machine: Machine, *, lease_seconds: float = 30.0) -> Coordinator:
     folder = site.settings.data_dir
     return Coordinator(
         site.database,
@@ -87,7 +87,7 @@ def coordinator(site: Site, machine: Machine) -> Coordinator:
         folders=Folders(
             data=None, cache=folder / "cache", locks=folder / "locks", alive=folder / "alive"
         ),
-        lease_seconds=30.0,
+        lease_seconds=lease_seconds,
     )
 
 
