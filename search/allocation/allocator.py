@@ -7,7 +7,7 @@ from typing import final
 
 from search.agents.executors import Slot
 from search.allocation.booked_ahead import BookedAhead
-from search.allocation.occupancy import Occupancy, Occupant, Place, Together
+from search.allocation.occupancy import Occupancy, Occupant, Place, StackGroup
 from search.allocation.seclusion import Seclusion
 from search.allocation.tenant_shares import TenantShares
 from search.studies import Need, Resources
@@ -102,7 +102,7 @@ class Allocator:
 
     def stack_place(
         self,
-        together: Together,
+        together: StackGroup,
         wish: Resources,
         need: Need | None = None,
         *,
@@ -133,7 +133,7 @@ class Allocator:
         study_id: str,
         wish: Resources,
         need: Need | None = None,
-        together: Together | None = None,
+        together: StackGroup | None = None,
     ) -> Slot | None:
         """One whose attempt is about to end and has none that follows: Note [Booked ahead]."""
         if not self._ahead.ends_soon(study_id):

@@ -16,14 +16,14 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Together:
-    """With which trials one may be trained in the same calls, see Note [Stacks]."""
+class StackGroup:
+    """The trials of a study that may be trained in the same calls, see Note [Stacks]."""
 
     study_id: str
     key: str
-    """See `stack_key`; those of one study may be that have one."""
+    """What they have in common, see `stack_key`."""
     most: int
-    """How many."""
+    """How many may be in one stack."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Occupant:
     """An attempt on a slot."""
 
     attempt_id: str
-    together: Together | None
+    together: StackGroup | None
     """With whom it may be trained; null: with nobody."""
     need: Need | None
     """Bytes that it is predicted to take; null: unknown."""
@@ -87,7 +87,7 @@ class Occupancy:
         self,
         slot: Slot,
         *,
-        together: Together | None = None,
+        together: StackGroup | None = None,
         need: Need | None = None,
         is_passing: bool = False,
     ) -> Slot | None:
@@ -111,7 +111,7 @@ class Occupancy:
         slot: Slot,
         *,
         followed: Mapping[Place, Occupant],
-        together: Together | None = None,
+        together: StackGroup | None = None,
         need: Need | None = None,
     ) -> Slot | None:
         """The slot with a place whose attempt none follows yet, where one may that is asked for.
@@ -149,7 +149,7 @@ class Occupancy:
 
 
 def _may_join(
-    others: Sequence[Occupant], slot: Slot, *, together: Together | None, need: Need | None
+    others: Sequence[Occupant], slot: Slot, *, together: StackGroup | None, need: Need | None
 ) -> bool:
     """Whether an attempt may be trained with these, or begin where there are none."""
     if others and (together is None or len(others) >= together.most):
@@ -160,6 +160,6 @@ def _may_join(
     return need is None or of_stack([*needs, need]).fits(slot)
 
 
-def _is_alike(one: Occupant, together: Together) -> bool:
+def _is_alike(one: Occupant, together: StackGroup) -> bool:
     alike = one.together
     return alike is not None and (alike.study_id, alike.key) == (together.study_id, together.key)

@@ -26,8 +26,8 @@ from search.agents.renewal_watch import RenewalWatch
 from search.allocation import (
     Allocator,
     Occupant,
+    StackGroup,
     TenantShares,
-    Together,
     in_turn,
     interleaved,
     next_turn,
@@ -214,7 +214,7 @@ class Coordinator:
         return attempt_id in self.allocator.at_work
 
     def adopt(
-        self, attempt: AttemptRecord, *, tenant: str, together: Together | None = None
+        self, attempt: AttemptRecord, *, tenant: str, together: StackGroup | None = None
     ) -> bool:
         """Take over an attempt that goes on without the coordinator that began it."""
         number = self._executor.adopt(attempt.id)
@@ -288,7 +288,7 @@ class Coordinator:
         slot: Slot,
         alone: bool = False,
         ahead: bool = False,
-        together: Together | None = None,
+        together: StackGroup | None = None,
         need: Need | None = None,
         also: Callable[[Session], None] | None = None,
     ) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from models.interface import Interface
 from search.agents.executors import Slot
-from search.allocation import Allocator, Together
+from search.allocation import Allocator, StackGroup
 from search.fronts import ObjectiveInfo, objective_infos
 from search.graphs.offered_layers import OfferedLayers
 from search.running.ask_times import AskTimes
@@ -80,7 +80,7 @@ class Dispatcher(Protocol):
         slot: Slot,
         alone: bool = False,
         ahead: bool = False,
-        together: Together | None = None,
+        together: StackGroup | None = None,
         need: Need | None = None,
         also: Callable[[Session], None] | None = None,
     ) -> None:
@@ -99,7 +99,7 @@ class Dispatcher(Protocol):
         ...
 
     def adopt(
-        self, attempt: AttemptRecord, *, tenant: str, together: Together | None = None
+        self, attempt: AttemptRecord, *, tenant: str, together: StackGroup | None = None
     ) -> bool:
         """Take over an attempt that goes on without the coordinator that began it."""
         ...
@@ -184,12 +184,12 @@ class StudyContext:
         """One of them with nothing on it, and with memory enough for a need."""
         return self.allocator.free_slot(self.tenant, self.spec.resources, need)
 
-    def together(self, job: Job) -> Together | None:
+    def together(self, job: Job) -> StackGroup | None:
         """With which trials a job's may be trained; null: with none."""
         most = self.spec.resources.most_together
         if most == 1 or not isinstance(job, TrainJob):
             return None
-        return Together(self.id, stack_key(job), most)
+        return StackGroup(self.id, stack_key(job), most)
 
     @property
     def places(self) -> int:
@@ -202,7 +202,7 @@ class StudyContext:
         return self.allocator.free_slots(self.spec.resources)
 
     def stack_place(
-        self, together: Together | None, need: Need | None = None, *, is_passing: bool = False
+        self, together: StackGroup | None, need: Need | None = None, *, is_passing: bool = False
     ) -> Slot | None:
         """A place on a slot beside what a trial may be trained with, and memory for its need."""
         if together is None:
@@ -210,7 +210,9 @@ class StudyContext:
         wish = self.spec.resources
         return self.allocator.stack_place(together, wish, need, is_passing=is_passing)
 
-    def slot_ahead(self, need: Need | None = None, together: Together | None = None) -> Slot | None:
+    def slot_ahead(
+        self, need: Need | None = None, together: StackGroup | None = None
+    ) -> Slot | None:
         """One of them whose attempt is about to end, with memory enough for a need."""
         return self.allocator.slot_ahead(self.id, self.spec.resources, need, together)
 

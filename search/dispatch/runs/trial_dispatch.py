@@ -9,7 +9,7 @@ from typing import Final, final
 from sqlalchemy.orm import Session
 
 from search.agents.executors import Slot
-from search.allocation import Together
+from search.allocation import StackGroup
 from search.dispatch.runs.measuring_queue import Measuring
 from search.dispatch.runs.study_jobs import evaluate_job
 from search.graphs.model_outputs import ModelOutputs
@@ -57,7 +57,7 @@ class _Wish:
     """What follows from a trial's configuration of where it can be trained."""
 
     need: Need
-    together: Together | None
+    together: StackGroup | None
 
 
 @final

@@ -3,12 +3,12 @@
 import pytest
 
 from search.agents.executors import Slot
-from search.allocation import Together
+from search.allocation import StackGroup
 from search.allocation.occupancy import Occupancy, Occupant, Place
 from search.studies import Need
 
 _SLOT = Slot("here/cpu-0", "cpu", "a core", 1.0, machine="here", memory=1000)
-_ALIKE, _OTHER = Together("s1", "a", most=3), Together("s1", "b", most=3)
+_ALIKE, _OTHER = StackGroup("s1", "a", most=3), StackGroup("s1", "b", most=3)
 
 
 def _need(size: int) -> Need:
@@ -22,7 +22,7 @@ def _with(*occupants: Occupant) -> Occupancy:
     return occupancy
 
 
-def _one(name: str, together: Together | None = _ALIKE, size: int = 200) -> Occupant:
+def _one(name: str, together: StackGroup | None = _ALIKE, size: int = 200) -> Occupant:
     return Occupant(name, together, _need(size))
 
 
@@ -40,7 +40,7 @@ def test_those_of_one_key_have_places_of_one_slot() -> None:
 
 
 @pytest.mark.parametrize("together", [None, _OTHER])
-def test_others_wait_until_the_slot_is_free(together: Together | None) -> None:
+def test_others_wait_until_the_slot_is_free(together: StackGroup | None) -> None:
     assert _with(_one("1")).place_of(_SLOT, together=together) is None
 
 
