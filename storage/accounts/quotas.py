@@ -13,8 +13,9 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from storage.errors import QuotaReached, StoredBytesReached
 from storage.locking import insert
-from storage.records import AttemptState, CommandKind, StudyState, TrialState
+from storage.records import CommandKind, StudyState, TrialState
 from storage.tables import (
+    ATTEMPT_RUNS,
     ArtifactRow,
     AttemptLogRow,
     AttemptRow,
@@ -188,7 +189,7 @@ def _slots(tenant: str) -> list[Select[int]]:
         .execution_options(**ACROSS_TENANTS)
         .join(StudyRow, StudyRow.id == AttemptRow.study_id)
         .where(
-            AttemptRow.state == AttemptState.RUNNING,
+            ATTEMPT_RUNS,
             AttemptRow.slot_share > 0,
             StudyRow.tenant == tenant,
         )

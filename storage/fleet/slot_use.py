@@ -7,8 +7,8 @@ from typing import TypeAlias
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from storage.records import AttemptKind, AttemptState
-from storage.tables import AttemptRow, StudyRow
+from storage.records import AttemptKind
+from storage.tables import ATTEMPT_RUNS, AttemptRow, StudyRow
 from storage.tenants import ACROSS_TENANTS
 
 Place: TypeAlias = "tuple[str | None, str]"
@@ -36,7 +36,7 @@ class SlotUse:
         statement = (
             select(StudyRow.owner, AttemptRow.slot)
             .join(AttemptRow, AttemptRow.study_id == StudyRow.id)
-            .where(AttemptRow.state == AttemptState.RUNNING)
+            .where(ATTEMPT_RUNS)
             # See Note [Tenants]: a slot is no less busy for being another tenant's.
             .execution_options(**ACROSS_TENANTS)
         )
@@ -56,7 +56,7 @@ class SlotUse:
                 AttemptRow.started_at,
             )
             .join(AttemptRow, AttemptRow.study_id == StudyRow.id)
-            .where(AttemptRow.state == AttemptState.RUNNING)
+            .where(ATTEMPT_RUNS)
         )
         return {
             (owner, slot): AttemptOnSlot(study_id, trial, kind, since)

@@ -6,8 +6,8 @@ from typing import cast
 from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 
-from storage.records import AttemptKind, AttemptState, StudyState, TrialState
-from storage.tables import AttemptRow, StudyRow, TrialRow
+from storage.records import AttemptKind, StudyState, TrialState
+from storage.tables import ATTEMPT_RUNS, AttemptRow, StudyRow, TrialRow
 from storage.tenants import ACROSS_TENANTS
 
 
@@ -37,8 +37,8 @@ class WaitingWork:
 
     def _running(self) -> set[str]:
         """Studies of which something runs."""
-        query = select(AttemptRow.study_id).where(AttemptRow.state == AttemptState.RUNNING)
-        return set(self._session.scalars(query.distinct(), execution_options=ACROSS_TENANTS))
+        query = select(AttemptRow.study_id).where(ATTEMPT_RUNS)
+        return set(self._session.scalars(query, execution_options=ACROSS_TENANTS))
 
     def _waiting(self) -> Counter[str]:
         """Study -> how many of its open trials no attempt trains."""
@@ -46,7 +46,7 @@ class WaitingWork:
             AttemptRow.study_id == TrialRow.study_id,
             AttemptRow.trial == TrialRow.number,
             AttemptRow.kind == AttemptKind.TRAIN,
-            AttemptRow.state == AttemptState.RUNNING,
+            ATTEMPT_RUNS,
         )
         is_open = TrialRow.state.in_((TrialState.QUEUED, TrialState.RUNNING))
         query = (

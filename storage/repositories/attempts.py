@@ -16,7 +16,6 @@ from sqlalchemy import (
     delete,
     func,
     literal,
-    or_,
     select,
     update,
 )
@@ -29,12 +28,10 @@ from storage.errors import Conflict, LeaseLost, NotFound
 from storage.locking import add, lock_studies_of, lock_study, lock_study_of_to_decide
 from storage.mapping import all_columns, columns_of, reader
 from storage.records import AttemptKind, AttemptRecord, AttemptState, StudyEnding
-from storage.tables import AttemptRow, StudyRow
+from storage.tables import ATTEMPT_IS_OPEN, AttemptRow, StudyRow
 from storage.tenants import run
 
-_RUNNING = AttemptRow.state == AttemptState.RUNNING
-# Without IN, which cannot stand in a statement for many rows.
-_OPEN = or_(AttemptRow.state == AttemptState.ASSIGNED, _RUNNING)
+_LEASES = select(AttemptRow.id, AttemptRow.lease_until).where(ATTEMPT_IS_OPEN)
 _record = reader(AttemptRecord)
 _COLUMNS = all_columns(AttemptRow)
 _BY_ID = select(*_COLUMNS).where(AttemptRow.id == bindparam("attempt"))
@@ -73,7 +70,7 @@ _TRAINING = (
 )
 _ENDED_SECONDS = (
     select(AttemptRow.study_id, func.sum(AttemptRow.device_seconds))
-    .where(*_TRAINING, ~_RUNNING)
+    .where(*_TRAINING, AttemptRow.state != AttemptState.RUNNING)
     .group_by(AttemptRow.study_id)
 )
 # Without their jobs, which are most of the rows: this is asked for every second.
@@ -83,7 +80,7 @@ _AT_WORK = select(
     AttemptRow.slot_share,
     AttemptRow.started_at,
     AttemptRow.stood_still_seconds,
-).where(*_TRAINING, _RUNNING)
+).where(*_TRAINING, AttemptRow.state == AttemptState.RUNNING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +184,7 @@ class Attempts:
         job = run(
             self._session,
             update(AttemptRow)
-            .where(AttemptRow.id == attempt_id, _OPEN)
+            .where(AttemptRow.id == attempt_id, ATTEMPT_IS_OPEN)
             .values(
                 token_digest=token_digest,
                 lease_until=until,
@@ -378,7 +375,7 @@ class Attempts:
 
     def open(self, study_id: str | None = None) -> list[AttemptRecord]:
         """Attempts that hold a lease, of one study or of all: they run, or are assigned."""
-        conditions: list[ColumnElement[bool]] = [_OPEN]
+        conditions: list[ColumnElement[bool]] = [ATTEMPT_IS_OPEN]
         if study_id is not None:
             conditions.append(AttemptRow.study_id == study_id)
         return self._where(*conditions)
@@ -389,7 +386,7 @@ class Attempts:
 
     def leases(self) -> dict[str, datetime]:
         """Until when each open attempt, of whatever study, holds its lease, by its id."""
-        rows = run(self._session, select(AttemptRow.id, AttemptRow.lease_until).where(_OPEN))
+        rows = run(self._session, _LEASES)
         return {row.id: row.lease_until for row in rows}
 
     def of_trial(
@@ -473,7 +470,11 @@ def _renews(held: ColumnElement[float] | None) -> Update:
         known = func.coalesce(AttemptRow.device_seconds, 0.0)
         counted = AttemptRow.slot_share * (held - stood_still)
         values["device_seconds"] = case((known < counted, counted), else_=known)
-    return update(AttemptRow).where(AttemptRow.id == bindparam("attempt"), _OPEN).values(values)
+    return (
+        update(AttemptRow)
+        .where(AttemptRow.id == bindparam("attempt"), ATTEMPT_IS_OPEN)
+        .values(values)
+    )
 
 
 _RENEW = _renews(None)

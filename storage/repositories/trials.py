@@ -35,7 +35,6 @@ from storage.locking import (
 from storage.mapping import columns_of, reader, values_of
 from storage.records import (
     AttemptKind,
-    AttemptState,
     Json,
     MeasurementRecord,
     Page,
@@ -46,7 +45,7 @@ from storage.records import (
     TrialState,
 )
 from storage.repositories.trial_summaries import ShownTrial, TrialSummary
-from storage.tables import AttemptRow, StudyRow, TrialArtifactRow, TrialRow
+from storage.tables import ATTEMPT_RUNS, AttemptRow, StudyRow, TrialArtifactRow, TrialRow
 from storage.tenants import run
 
 TrialRecords: TypeAlias = list[TrialRecord]
@@ -235,7 +234,7 @@ class Trials:
             AttemptRow.study_id == TrialRow.study_id,
             AttemptRow.trial == TrialRow.number,
             AttemptRow.kind == AttemptKind.TRAIN,
-            AttemptRow.state == AttemptState.RUNNING,
+            ATTEMPT_RUNS,
         )
         is_open = TrialRow.state.in_((TrialState.QUEUED, TrialState.RUNNING))
         query = (

@@ -6,7 +6,7 @@ package: repositories turn them into the records of `storage.records`.
 
 from storage.tables.account import ApiKeyRow, AuditEventRow, BrowserSessionRow, TenantQuotaRow
 from storage.tables.artifact import ArtifactRow, TrialArtifactRow
-from storage.tables.attempt import AttemptLogRow, AttemptRow
+from storage.tables.attempt import ATTEMPT_IS_OPEN, ATTEMPT_RUNS, AttemptLogRow, AttemptRow
 from storage.tables.base import Table
 from storage.tables.collection import CollectionRow, CollectionStudyRow
 from storage.tables.command import CommandRow
@@ -18,6 +18,8 @@ from storage.tables.trial import MetricRow, TrialRow, WarmStartTrialRow
 from storage.tables.upload import DatasetRow, UploadedModelRow, UploadRow
 
 __all__ = [
+    "ATTEMPT_IS_OPEN",
+    "ATTEMPT_RUNS",
     "ApiKeyRow",
     "ArtifactRow",
     "AttemptLogRow",

@@ -2,7 +2,17 @@
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, ForeignKey, ForeignKeyConstraint, Index, UniqueConstraint, text
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    UniqueConstraint,
+    and_,
+    literal_column,
+    text,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from storage.columns import document
@@ -71,6 +81,17 @@ class AttemptRow(Table):
     ended_at: Mapped[datetime | None]
     stood_still_seconds: Mapped[float]
     device_seconds: Mapped[float | None]
+
+
+def _in_states(*states: AttemptState) -> ColumnElement[bool]:
+    return AttemptRow.state.in_([literal_column(f"'{state.value}'") for state in states])
+
+
+ATTEMPT_IS_OPEN = _in_states(AttemptState.ASSIGNED, AttemptState.RUNNING)
+"""Of attempts that hold a lease. Written as in the indexes that have those alone: of parameters no
+database knows what they will be, and SQLite reads every attempt there ever was."""
+ATTEMPT_RUNS = and_(ATTEMPT_IS_OPEN, AttemptRow.state == AttemptState.RUNNING)
+"""Of those that are at work."""
 
 
 class AttemptLogRow(Table):

@@ -1,12 +1,19 @@
 """Heartbeats: what most workers say most of the time, in one statement that waits for nobody."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
+from sqlalchemy import event
+from sqlalchemy.orm import Session
 
+from storage.accounts.quotas import Quotas
 from storage.endings import StudyCause
 from storage.engine import Database
 from storage.errors import LeaseLost
+from storage.fleet.slot_use import SlotUse
+from storage.fleet.waiting_work import WaitingWork
 from storage.locking import lock_study
 from storage.records import AttemptKind, AttemptState, TrialState
 from storage.repositories.attempts import Attempts
@@ -85,6 +92,45 @@ def test_what_waits_and_what_is_leased_is_known_by_who_is_at_work(
             first.id: first.lease_until,
             measuring.id: measuring.lease_until,
         }
+
+
+READS: list[Callable[[Session], object]] = [
+    lambda session: Attempts(session).leases(),
+    lambda session: Attempts(session).open(),
+    lambda session: Attempts(session).open("study"),
+    lambda session: Quotas(session).used("slots", "local"),
+    lambda session: SlotUse(session).taken(),
+    lambda session: SlotUse(session).attempts(),
+    lambda session: WaitingWork(session).by_device(),
+]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("read", READS)
+def test_what_is_asked_every_second_reads_the_open_attempts_alone(
+    database: Database, read: Callable[[Session], object]
+) -> None:
+    """A server that has run for months has a million that have ended."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(*given: Any) -> None:
+        if "FROM attempt" in given[2] or "JOIN attempt" in given[2]:
+            asked.append((given[2], given[3]))
+
+    with database.read() as session:
+        engine = session.get_bind()
+        event.listen(engine, "before_cursor_execute", note)
+        read(session)
+        event.remove(engine, "before_cursor_execute", note)
+        assert asked
+        for statement, parameters in asked:
+            rows = session.connection().exec_driver_sql(
+                f"EXPLAIN QUERY PLAN {statement}", parameters
+            )
+            steps = [row.detail for row in rows if "attempt" in row.detail]
+            indexes = ("ix_attempt_lease", "uq_attempt_open")
+            assert steps
+            assert all(any(index in step for index in indexes) for step in steps), steps
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
