@@ -204,6 +204,13 @@ def _front(trials: Sequence[TrialRecord], spec: StudySpec) -> list[int]:
     ]
 
 
+def bytes_without_a_row(database: Database, folder: Path) -> set[str]:
+    """Digests of stored bytes that no row names: of a moment, for bytes come before their row."""
+    with database.read() as session:
+        rows = set(ArtifactRows(session).digests())
+    return {path.name for path in folder.glob("*/*")} - rows
+
+
 def audit_store(
     database: Database,
     folder: Path,
