@@ -507,6 +507,8 @@ class Coordinator:
         self._expire()
         self._claim_studies(again_at=now + _KEEP_SECONDS)
         self._forget_deleted()
+        # Machines that are new are in our row at once: who waits for a server waits for them.
+        self._write_report()
 
     def _write_report(self) -> None:
         queued = [future for future in self._in_background.values() if not future.running()]
