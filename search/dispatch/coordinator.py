@@ -70,8 +70,8 @@ _AWAY_SECONDS = 1.0
 _THREADS = 4
 """How many studies exchange with Optuna at once: samplers share one interpreter in any case."""
 
-_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-"""No claim is as old as this, see `Studies.claim`."""
+_NOT_RENEWED = datetime(1970, 1, 1, tzinfo=UTC)
+"""The lease of a process whose attempt is over, for `RenewalWatch`: nobody renews it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,10 +208,6 @@ class Coordinator:
     def known_trials(self, study_id: str) -> KnownTrials:
         """The trials of a study of ours, in memory."""
         return self._known[study_id]
-
-    def is_at_work(self, attempt_id: str) -> bool:
-        """Whether a process of ours works on this attempt."""
-        return attempt_id in self.allocator.at_work
 
     def adopt(
         self, attempt: AttemptRecord, *, tenant: str, together: StackGroup | None = None
@@ -474,7 +470,7 @@ class Coordinator:
 
         Nothing is lost with one, and nobody else would free its slot: a driver may hang at exit.
         """
-        lingering = self._lingering_watch.stale(dict.fromkeys(over, _NEVER))
+        lingering = self._lingering_watch.stale(dict.fromkeys(over, _NOT_RENEWED))
         # Once each: a machine that is cut off obeys when it is back.
         for attempt_id in sorted(lingering - self._lingering):
             _log.warning("a process outlives its attempt", extra={"attempt_id": attempt_id})

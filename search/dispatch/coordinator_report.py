@@ -1,8 +1,9 @@
 """What a coordinator tells of itself in its row: for `/v1/devices`, `/metrics` and `/readyz`."""
 
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, final
@@ -49,8 +50,10 @@ class CoordinatorReport:
         """
         self._owner = owner
         self._lock_files = lock_files
-        self._beat = timedelta(seconds=beat_seconds)
+        self._beat_seconds = beat_seconds
         self._written: CoordinatorRecord | None = None
+        self._written_at = 0.0
+        """By the clock of `time.monotonic`."""
         self.started_at = datetime.now(UTC)
 
     def write(
@@ -89,16 +92,13 @@ class CoordinatorReport:
             started_at=self.started_at,
             seen_at=datetime.now(UTC),
         )
-        if self._written is not None and self._is_known(record, self._written):
+        now = time.monotonic()
+        known = self._written and replace(self._written, seen_at=record.seen_at)
+        if record == known and now - self._written_at < self._beat_seconds:
             return
         with database.write() as session:
             Coordinators(session).report(record)
-        self._written = record
-
-    def _is_known(self, record: CoordinatorRecord, written: CoordinatorRecord) -> bool:
-        """Whether the row says the same, and was written not long ago."""
-        is_young = record.seen_at - written.seen_at < self._beat
-        return is_young and record == replace(written, seen_at=record.seen_at)
+        self._written, self._written_at = record, now
 
     def former_was_killed(self, database: Database) -> bool:
         """Whether a coordinator of our name ended without a word since this machine started."""

@@ -121,8 +121,7 @@ def _goes_on(study: StudyContext, attempt: AttemptRecord) -> bool:
     """Whether what works on an attempt goes on; what has not begun is assigned anew."""
     if attempt.state is AttemptState.ASSIGNED:
         return False
-    dispatcher = study.dispatcher
-    return dispatcher.is_at_work(attempt.id) or dispatcher.adopt(
+    return attempt.id in study.allocator.at_work or study.dispatcher.adopt(
         attempt, tenant=study.tenant, together=study.together(read_job(attempt))
     )
 

@@ -94,10 +94,6 @@ class Dispatcher(Protocol):
         """
         ...
 
-    def is_at_work(self, attempt_id: str) -> bool:
-        """Whether a process of this coordinator works on an attempt."""
-        ...
-
     def adopt(
         self, attempt: AttemptRecord, *, tenant: str, together: StackGroup | None = None
     ) -> bool:
