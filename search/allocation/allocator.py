@@ -10,8 +10,7 @@ from search.allocation.booked_ahead import BookedAhead
 from search.allocation.occupancy import Occupancy, Occupant, Place, StackGroup
 from search.allocation.seclusion import Seclusion
 from search.allocation.tenant_shares import TenantShares
-from search.studies import Need, Resources
-from storage.fleet.coordinators import SlotRecord
+from search.studies import Need, Resources, is_of_kind
 
 
 class SlotNews(Enum):
@@ -23,11 +22,6 @@ class SlotNews(Enum):
     """Nothing has changed, and a slot is free."""
     FULL = auto()
     """Every slot has an attempt."""
-
-
-def serves(slot: Slot | SlotRecord, device: str) -> bool:
-    """Whether it is one for a wish for `any`, `cpu` or `cuda`."""
-    return device == "any" or slot.device.partition(":")[0] == device
 
 
 @final
@@ -75,10 +69,7 @@ class Allocator:
 
     def slots(self, wish: Resources) -> Sequence[Slot]:
         """Every slot that serves a wish."""
-        share = wish.fraction or 0.0
-        return tuple(
-            slot for slot in self._slots if serves(slot, wish.device) and slot.share >= share
-        )
+        return tuple(slot for slot in self._slots if wish.admits(slot.device, slot.share))
 
     def news(self) -> SlotNews:
         """What this round knows of slots."""
@@ -172,7 +163,7 @@ class Allocator:
         slots = [
             slot
             for slot in self._measuring_slots
-            if serves(slot, device) and (slot.compiles or not compiles)
+            if is_of_kind(slot.device, device) and (slot.compiles or not compiles)
         ]
         fitting = [slot for slot in slots if slot.model == (model or slots[0].model)]
         return next(self._idle(fitting), fitting[0] if fitting else None)

@@ -14,9 +14,8 @@ from typing import Final, TypeAlias, final
 from sqlalchemy.orm import Session
 
 from search.agents.executors import Slot
-from search.allocation import serves
 from search.dispatch.coordinator_report import CLAIM_LEASES
-from search.studies import Resources, Throughput, enter, measured_kind
+from search.studies import Resources, Throughput, enter, is_of_kind, measured_kind
 from storage.endings import StudyCause
 from storage.engine import Database
 from storage.fleet.coordinators import Coordinators, SlotRecord
@@ -44,9 +43,8 @@ def can_run(study: StudyRecord, space: Capacity) -> bool:
     wish = Resources.model_validate(study.spec["resources"])
     throughput = Throughput.model_validate(study.spec["throughput"])
     kind, model = measured_kind(throughput, wish), throughput.device
-    slots = (slot for slot in space.slots if serves(slot, wish.device))
-    measuring = (slot for slot in space.measuring_slots if serves(slot, kind))
-    return any(slot.share >= (wish.fraction or 0.0) for slot in slots) and any(
+    measuring = (slot for slot in space.measuring_slots if is_of_kind(slot.device, kind))
+    return any(wish.admits(slot.device, slot.share) for slot in space.slots) and any(
         (model is None or slot.model == model) and (slot.compiles or not throughput.compiles)
         for slot in measuring
     )
@@ -63,12 +61,7 @@ def places_for(session: Session, wish: Resources, *, lease_seconds: float) -> li
     """The slots that serve a wish, of all coordinators that were seen lately."""
     within = CLAIM_LEASES * lease_seconds
     living = Coordinators(session).alive(datetime.now(UTC), within_seconds=within)
-    return [
-        slot
-        for one in living
-        for slot in one.slots
-        if serves(slot, wish.device) and slot.share >= (wish.fraction or 0.0)
-    ]
+    return [slot for one in living for slot in one.slots if wish.admits(slot.device, slot.share)]
 
 
 @final

@@ -22,6 +22,7 @@ from search.studies.spec import (
     Resources,
     StudySpec,
     Throughput,
+    is_of_kind,
     measured_kind,
 )
 from search.studies.states import ENDED, ended_after_dispatch, enter, in_progress, priority_of
@@ -55,6 +56,7 @@ __all__ = [
     "forget_deleted",
     "hold",
     "in_progress",
+    "is_of_kind",
     "is_trained_afresh",
     "knowledge_of",
     "largest_bytes",

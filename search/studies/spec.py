@@ -155,6 +155,15 @@ class Resources(Spec):
         """How many trials a slot may train in the same calls."""
         return _MOST_TOGETHER if self.stack == "auto" else self.stack
 
+    def admits(self, device: str, share: float) -> bool:
+        """Whether a slot serves it that is a `share` of a device: `cpu`, or `cuda:<uuid>`."""
+        return is_of_kind(device, self.device) and share >= (self.fraction or 0.0)
+
+
+def is_of_kind(device: str, kind: str) -> bool:
+    """Whether a slot's device, `cpu` or `cuda:<uuid>`, is of a kind: `any`, `cpu` or `cuda`."""
+    return kind == "any" or device.partition(":")[0] == kind
+
 
 def measured_kind(throughput: Throughput, resources: Resources) -> Literal["any", "cpu", "cuda"]:
     """The kind of device that a study is measured on: what its runtime leaves of its wish."""
