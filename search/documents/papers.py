@@ -15,12 +15,15 @@ class Source(Spec):
     row: str = Field(description="the row as it is named there")
 
 
+Direction: TypeAlias = Literal["maximize", "minimize"]
+
+
 class PrintedValue(Spec):
     """A paper prints a number on test data."""
 
     kind: Literal["value"] = "value"
     metric: str
-    direction: Literal["maximize", "minimize"]
+    direction: Direction
     value: float
     printed: str | None = Field(
         default=None, description="how it is printed, where that is another unit; null: as it is"
@@ -32,7 +35,7 @@ class Reaches(Spec):
 
     kind: Literal["reaches"] = "reaches"
     metric: str
-    direction: Literal["maximize", "minimize"]
+    direction: Direction
     value: float
     updates: int = Field(ge=1)
 
@@ -42,7 +45,7 @@ class Fails(Spec):
 
     kind: Literal["fails"] = "fails"
     metric: str
-    direction: Literal["maximize", "minimize"]
+    direction: Direction
     value: float
     updates: int = Field(ge=1)
 
@@ -60,6 +63,7 @@ class RowEntry(Spec):
     description: str = Field(description="what the system is, and what differs from the source")
     source: Source
     claim: Claim | None = Field(description="null: nothing is printed that could be compared")
+    direction: Direction = Field(description="of the task's quality")
     test_samples: int | None = Field(
         description="of which a printed share is the share; null: no share is printed"
     )

@@ -10,7 +10,7 @@ from models.architectures import AnyArchitecture
 from models.model import ModelSpec
 from models.parametrizations import AnyFamily
 from models.spec import Signature, Spec
-from search.documents.papers import Claim, RowEntry, Source
+from search.documents.papers import Claim, Direction, RowEntry, Source
 from search.tasks import AnyTask
 from search.training.trial_spec import TrainingSpec
 
@@ -76,6 +76,9 @@ class Row(Spec):
     signature: Signature | None = Field(
         default=None, description="where it follows from files; null: the task says it"
     )
+    direction: Direction | None = Field(
+        default=None, description="of the task's quality; null: the claim or the task says it"
+    )
     preset: bool = Field(
         default=False, description="whether the system is offered with this row's training"
     )
@@ -89,6 +92,13 @@ class Row(Spec):
     def group(self) -> str:
         """The part of the key that systems share."""
         return self.key.partition("/")[0]
+
+    @property
+    def quality_direction(self) -> Direction:
+        """Whether a quality is better when it is more, or less."""
+        if self.claim is not None:
+            return self.claim.direction
+        return self.direction or self.task.metric.direction
 
     @property
     def training(self) -> TrainingSpec:
@@ -158,6 +168,7 @@ class Row(Spec):
             description=self.system.description,
             source=self.source,
             claim=self.claim,
+            direction=self.quality_direction,
             test_samples=self.test_samples,
             printed_parameters=self.printed_parameters,
             parameters=self.parameters,

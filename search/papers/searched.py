@@ -5,7 +5,7 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
-from search.documents.papers import PrintedValue, RowEntry
+from search.documents.papers import Fails, PrintedValue, Reaches, RowEntry
 from search.papers.row import Row, task_document
 
 SEARCHED: Final = "searched"
@@ -16,12 +16,12 @@ _NOTE = (
     "Not of a paper: the best, by validation, of {trials} trials of a study that looks for quality "
     "alone among the default architectures and parametrizations, with at most as many parameters "
     "as the largest system here ({limit:,}), and no more updates for each trial. Beside it stands "
-    "the best value printed for this task."
+    "the best value printed for this task, or else what a system is said to reach."
 )
 
 
 def searched_entries(table: str, rows: Sequence[Row]) -> Iterator[RowEntry]:
-    """A row for each task of a table that anything is printed for.
+    """A row for each task of a table.
 
     Args:
         table: its name, which studies' names begin with.
@@ -35,14 +35,24 @@ def searched_entries(table: str, rows: Sequence[Row]) -> Iterator[RowEntry]:
     keys: set[str] = set()
     for group in groups.values():
         values = [row for row in group if isinstance(row.claim, PrintedValue)]
-        if values:
-            key = _key(values[0], keys)
-            keys.add(key)
-            yield _entry(table, key, values)
+        largest = max(values or group, key=lambda row: row.parameters)
+        key = _key(largest, keys)
+        keys.add(key)
+        yield _entry(table, key, largest, _rival(group) or largest)
+
+
+def _rival(rows: Sequence[Row]) -> Row | None:
+    """The best that is printed for a task, or else said to be reached; None: neither is."""
+    for kind in (PrintedValue, Reaches):
+        claimed = [row for row in rows if isinstance(row.claim, kind)]
+        judged = [row for row in claimed if row.unreachable is None] or claimed
+        if judged:
+            return max(judged, key=_goodness)
+    return None
 
 
 def _key(row: Row, taken: Collection[str]) -> str:
-    """That of the group; a table whose rows have none tells its tasks apart by numbers."""
+    """In the group of the largest row; where rows have none, numbers tell the tasks apart."""
     if "/" in row.key:
         return f"{row.group}/{SEARCHED}"
     numbers = itertools.count(2)
@@ -52,32 +62,31 @@ def _key(row: Row, taken: Collection[str]) -> str:
     return key
 
 
-def _entry(table: str, key: str, rows: Sequence[Row]) -> RowEntry:
-    """The row of a task, from those with a printed value."""
-    largest = max(rows, key=lambda row: row.parameters)
-    judged = [row for row in rows if row.unreachable is None] or rows
-    best = max(judged, key=_goodness)
+def _entry(table: str, key: str, largest: Row, rival: Row) -> RowEntry:
+    """The row of a task: how large and how long, and what stands beside it."""
+    claim = None if isinstance(rival.claim, Fails) else rival.claim
     return RowEntry(
         key=key,
         system=SEARCHED,
         title="Searched",
         description=_NOTE.format(trials=_TRIALS, limit=largest.parameters),
-        source=best.source,
-        claim=best.claim,
-        test_samples=best.test_samples,
+        source=rival.source,
+        claim=claim,
+        direction=largest.quality_direction,
+        test_samples=rival.test_samples,
         printed_parameters=None,
         parameters=largest.parameters,
         updates=largest.recipe.updates,
         predicted_seconds=_TRIALS * largest.predicted_seconds,
         erratum=None,
         deviation=None,
-        unreachable=best.unreachable,
+        unreachable=rival.unreachable,
         spec=_document(f"{table}: {key}, seed 0", largest),
     )
 
 
 def _goodness(row: Row) -> float:
-    assert isinstance(row.claim, PrintedValue), row.key
+    assert row.claim is not None, row.key
     return row.claim.value if row.claim.direction == "maximize" else -row.claim.value
 
 

@@ -100,6 +100,7 @@ def _rows() -> Iterator[Row]:
                     test_samples=one.test,
                     parameters=_COUNTS[name][system.name],
                     signature=one.signature,
+                    direction="minimize",
                     preset=name == "bibtex" and depth == _DEPTHS[0],
                     deviation="Neither depths nor training are stated; both are ours.",
                     unreachable=one.unreachable,

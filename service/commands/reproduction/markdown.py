@@ -1,5 +1,6 @@
 """The document of all tables, in Markdown: what is printed, what was measured, and how."""
 
+import json
 import math
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -8,7 +9,7 @@ from statistics import mean
 from types import MappingProxyType
 from typing import get_args
 
-from search.documents.papers import Fails, Reaches, RowEntry, TableDocument
+from search.documents.papers import Fails, PrintedValue, Reaches, RowEntry, TableDocument
 from search.papers import TABLES
 from search.papers.ranks import ranks_of
 from search.papers.verdicts import FEWEST_SEEDS, SETTLING_SEEDS, VerdictKind
@@ -247,39 +248,48 @@ def _searched(results: Sequence[Result], *, beside: Sequence[Result]) -> Iterato
         "Rows of our own: the best, by validation, of a study that looks for quality alone among "
         "the default architectures and parametrizations, within the parameters of the largest "
         "system of the table, and with no more updates for each trial. `printed` is the best "
-        "printed value for the same task; parameters are at most so many."
+        "printed value for the same task, or what a system is said to reach; parameters are at "
+        "most so many."
     )
     yield ""
     yield from _table(results)
     gaps_to_printed = [
-        _SIGN[result.row.claim.direction] * result.verdict.difference
+        _SIGN[result.row.direction] * result.verdict.difference
         for result in results
-        if result.row.claim is not None
+        if isinstance(result.row.claim, PrintedValue)
         and result.verdict.difference is not None
         and result.row.unreachable is None
     ]
     yield from _comparison("the best printed value", gaps_to_printed)
     best_measured = dict[str, float]()
     for result in beside:
-        value, group = _ranked_value(result), result.row.key.partition("/")[0]
+        value, task = _goodness(result), _task(result)
         if value is not None:
-            best_measured[group] = max(value, best_measured.get(group, -math.inf))
+            best_measured[task] = max(value, best_measured.get(task, -math.inf))
     yield from _comparison(
         "the best mean that a system of the papers has here, which is chosen on test data",
         [
-            _SIGN[result.row.claim.direction] * result.verdict.mean - best
+            _SIGN[result.row.direction] * result.verdict.mean - best
             for result in results
-            if result.row.claim is not None
-            and result.verdict.mean is not None
-            and (best := best_measured.get(result.row.key.partition("/")[0], -math.inf)) > -math.inf
+            if result.verdict.mean is not None
+            and (best := best_measured.get(_task(result), -math.inf)) > -math.inf
         ],
     )
 
 
+def _task(result: Result) -> str:
+    """What the rows of a task share."""
+    return json.dumps(result.row.spec["task"], sort_keys=True)
+
+
 def _comparison(rival: str, gaps: Sequence[float]) -> Iterator[str]:
-    """How often something is better than its rival, and by how much; nothing of a single task."""
-    half = half_width(gaps) if gaps else None
+    """How often something is better than its rival, and by how much."""
+    if not gaps:
+        return
+    half = half_width(gaps)
     if half is None:
+        yield f"The difference from {rival} is {gaps[0]:+.3g} (better is positive)."
+        yield ""
         return
     better, worse = (sum(sign * gap > 0 for gap in gaps) for sign in (1, -1))
     yield (
@@ -295,7 +305,7 @@ def _ranking(results: Sequence[Result]) -> Iterator[str]:
     every = {result.row.key.partition("/")[2] for result in results} - {""}
     for result in results:
         data_set, _, system = result.row.key.partition("/")
-        value = _ranked_value(result)
+        value = None if result.row.claim is None else _goodness(result)
         if system and value is not None:
             values.setdefault(data_set, {})[system] = value
     whole = {name: found for name, found in values.items() if found.keys() == every}
@@ -344,11 +354,11 @@ def _means(results: Sequence[Result], system: str, groups: Container[str]) -> It
         yield f"{mean(known):.3f}" if len(known) == len(column) else "–"
 
 
-def _ranked_value(result: Result) -> float | None:
+def _goodness(result: Result) -> float | None:
     """The mean, higher is better; None where too little is known."""
-    claim, verdict = result.row.claim, result.verdict
-    if claim is None or len(result.cells) < FEWEST_SEEDS:
+    mean = result.verdict.mean
+    if len(result.cells) < FEWEST_SEEDS:
         return None
-    if verdict.mean is None or any(cell.value is None for cell in result.cells):
+    if mean is None or any(cell.value is None for cell in result.cells):
         return -math.inf
-    return verdict.mean if claim.direction == "maximize" else -verdict.mean
+    return _SIGN[result.row.direction] * mean

@@ -163,7 +163,7 @@ class Reproduction:
 
     def _end(self, one: "_Open") -> None:
         """Keep what a study that ended came to; one that somebody cancelled came to nothing."""
-        found = self._best(one.study.id, one.plan.row.claim)
+        found = self._best(one.study.id, one.plan.row)
         if found is None or found.outcome not in (TrialState.COMPLETE, *_FAILED):
             self.lost[one.plan.name] = (
                 f"study {one.study.id} is {one.study.state} and has no result; delete it to have "
@@ -199,13 +199,13 @@ class Reproduction:
         )
         self.finished(plan, cell)
 
-    def _best(self, study_id: str, claim: Claim | None) -> TrialDocument | None:
+    def _best(self, study_id: str, row: RowEntry) -> TrialDocument | None:
         """The trial that validation chooses; the first one where none is complete.
 
         Of equal qualities, which validation data of ten samples have often, the loss decides.
         """
         trials = list(self.client.trials(study_id))
-        sign = -1 if claim is not None and claim.direction == "minimize" else 1
+        sign = -1 if row.direction == "minimize" else 1
         qualities = {
             trial.number: sign * trial.values.quality
             for trial in trials

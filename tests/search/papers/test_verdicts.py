@@ -24,6 +24,7 @@ def row(claim: Claim | None, *, test: int | None = 100, unreachable: str | None 
         description="A plain network.",
         source=Source(paper="a paper", table="table 1", row="RNN"),
         claim=claim,
+        direction="maximize" if claim is None else claim.direction,
         test_samples=test,
         printed_parameters=None,
         parameters=10,

@@ -292,6 +292,24 @@ def test_searched_rows_are_counted_apart_from_what_is_printed() -> None:
     assert f"Better than {beside} on 1, worse on 1 of 2 tasks" in as_document([UCR], known)
 
 
+def test_a_searched_row_stands_beside_the_best_system_of_its_task_in_whatever_group() -> None:
+    """Bibtex is one task in groups by depth, whose values are losses and have no claim."""
+    multilabel = TABLES["multilabel"].document()
+    rows = {entry.key: entry for entry in multilabel.entries}
+    values = {
+        "bibtex-L=60/searched": 0.05,
+        "bibtex-L=10/mlp-128-10-dropout": 0.056,
+        "bibtex-L=60/mlp-128-60-dropout": 0.07,
+    }
+    known = [
+        found for key, value in values.items() for found in cells(rows[key], value, value, value)
+    ]
+    known = [found.model_copy(update={"table": "multilabel"}) for found in known]
+    text = as_document([multilabel], known)
+    assert "which is chosen on test data is +0.006 (better is positive)." in text
+    assert "the best printed value is" not in text
+
+
 def test_the_document_that_is_kept_is_what_its_files_make() -> None:
     """The command that stands in it writes it anew."""
     folder = ROOT / "deploy/reproduction"
