@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import get_args
 
 from search.documents.papers import Fails, PrintedValue, Reaches, RowEntry, TableDocument
-from search.papers import TABLES
+from search.papers import SEARCHED, TABLES
 from search.papers.ranks import ranks_of
 from search.papers.verdicts import FEWEST_SEEDS, SETTLING_SEEDS, VerdictKind
 from search.student import half_width
@@ -97,7 +97,7 @@ def _opening(cells: Sequence[Cell]) -> Iterator[str]:
     yield ""
 
 
-def _summary(found: Iterable[tuple[TableDocument, Sequence[Result]]]) -> Iterator[str]:
+def _summary(found: Sequence[tuple[TableDocument, Sequence[Result]]]) -> Iterator[str]:
     kinds = get_args(VerdictKind)
     yield f"| table | rows | {' | '.join(kinds)} | trainings | device hours |"
     yield "| --- |" + " ---: |" * (3 + len(kinds))
@@ -109,6 +109,26 @@ def _summary(found: Iterable[tuple[TableDocument, Sequence[Result]]]) -> Iterato
         yield f"| [{table.title}](#{anchor(title)}) {_numbers(counts, kinds)}"
     yield f"| all {_numbers(totals, kinds)}"
     yield ""
+    yield (
+        "Each table has **searched** rows too, of our own: the best, by validation, of a study "
+        "that looks for quality alone among the default architectures and parametrizations, within "
+        "the parameters of the largest system for the task, and with no more updates for each "
+        "trial. There `printed` is the best printed value for the same task, or what a system is "
+        f"said to reach; parameters are at most so many.{_in_all(found)}"
+    )
+    yield ""
+
+
+def _in_all(found: Iterable[tuple[TableDocument, Sequence[Result]]]) -> str:
+    """How often a search finds something better than what the papers have, over all tables."""
+    gaps = [gap for _, results in found for gap in _gaps_to_measured(results)]
+    if not gaps:
+        return ""
+    better, worse = _wins(gaps)
+    return (
+        f" What was found is better than the best system of the papers, as it is here, on {better} "
+        f"and worse on {worse} of {len(gaps)} tasks."
+    )
 
 
 def _counts(results: Sequence[Result]) -> Counter[str]:
@@ -146,7 +166,7 @@ def _section(table: TableDocument, results: Sequence[Result], finding: str | Non
     yield from _curves(
         [result for result in printed if _is_of_a_figure(result.row) or result.unfinished]
     )
-    yield from _searched([result for result in results if result.is_searched], beside=printed)
+    yield from _searched(table, results)
     remarks = dict[str, list[str]]()
     for result in printed:
         row = result.row
@@ -195,15 +215,18 @@ def _left(table: TableDocument, results: Sequence[Result]) -> Iterator[str]:
     hours = sum(result.row.predicted_seconds for result in left) / _SECONDS_AN_HOUR
     some = any(r.verdict.seeds >= FEWEST_SEEDS for r in left)
     seeds = SETTLING_SEEDS if some else FEWEST_SEEDS
-    rows = "1 row" if len(left) == 1 else f"{len(left)} rows"
     claims = any(isinstance(result.row.claim, Reaches | Fails) for result in left)
     at_most, option = ("at most ", " --until-decided") if claims else ("", "")
     yield (
-        f"Left: {rows}, predicted to take {at_most}{hours:,.1f} hours of one core for each seed, "
-        f"by `reflectory reproduce {table.name} --seeds {seeds}{option} --results "
+        f"Left: {_rows(left)}, predicted to take {at_most}{hours:,.1f} hours of one core for each "
+        f"seed, by `reflectory reproduce {table.name} --seeds {seeds}{option} --results "
         f"{table.name}.jsonl`."
     )
     yield ""
+
+
+def _rows(results: Sequence[Result]) -> str:
+    return "1 row" if len(results) == 1 else f"{len(results)} rows"
 
 
 def _table(results: Sequence[Result]) -> Iterator[str]:
@@ -233,48 +256,49 @@ def _curves(results: Sequence[Result]) -> Iterator[str]:
     yield ""
 
 
-def _searched(results: Sequence[Result], *, beside: Sequence[Result]) -> Iterator[str]:
-    """What a search finds at the papers' sizes, with how often it is the better one.
-
-    Args:
-        results: rows that were searched.
-        beside: the papers' own, of the same tasks.
-    """
-    if not results:
-        return
+def _searched(table: TableDocument, results: Sequence[Result]) -> Iterator[str]:
+    """What a search finds at the papers' sizes, with how often it is the better one."""
+    searched = [result for result in results if result.is_searched]
     yield "### Searched"
     yield ""
-    yield (
-        "Rows of our own: the best, by validation, of a study that looks for quality alone among "
-        "the default architectures and parametrizations, within the parameters of the largest "
-        "system of the table, and with no more updates for each trial. `printed` is the best "
-        "printed value for the same task, or what a system is said to reach; parameters are at "
-        "most so many."
-    )
-    yield ""
-    yield from _table(results)
+    yield from _table(searched)
+    left = [result for result in searched if result.verdict.kind == "not yet" and not result.cells]
+    if left:
+        hours = sum(result.row.predicted_seconds for result in left) / _SECONDS_AN_HOUR
+        yield (
+            f"Not searched yet: {_rows(left)}, predicted to take at most {hours:,.1f} hours of one "
+            f"core, by `reflectory reproduce {table.name} --seeds 1 --systems {SEARCHED} --results "
+            f"{table.name}.jsonl`."
+        )
+        yield ""
     gaps_to_printed = [
         _SIGN[result.row.direction] * result.verdict.difference
-        for result in results
+        for result in searched
         if isinstance(result.row.claim, PrintedValue)
         and result.verdict.difference is not None
         and result.row.unreachable is None
     ]
     yield from _comparison("the best printed value", gaps_to_printed)
-    best_measured = dict[str, float]()
-    for result in beside:
-        value, task = _goodness(result), _task(result)
-        if value is not None:
-            best_measured[task] = max(value, best_measured.get(task, -math.inf))
     yield from _comparison(
         "the best mean that a system of the papers has here, which is chosen on test data",
-        [
-            _SIGN[result.row.direction] * result.verdict.mean - best
-            for result in results
-            if result.verdict.mean is not None
-            and (best := best_measured.get(_task(result), -math.inf)) > -math.inf
-        ],
+        _gaps_to_measured(results),
     )
+
+
+def _gaps_to_measured(results: Sequence[Result]) -> Sequence[float]:
+    """How far what was found is ahead of the best system of its task, where both were measured."""
+    best = dict[str, float]()
+    for result in results:
+        value = None if result.is_searched else _goodness(result)
+        if value is not None:
+            best[_task(result)] = max(value, best.get(_task(result), -math.inf))
+    return [
+        _SIGN[result.row.direction] * result.verdict.mean - best[_task(result)]
+        for result in results
+        if result.is_searched
+        and result.verdict.mean is not None
+        and math.isfinite(best.get(_task(result), -math.inf))
+    ]
 
 
 def _task(result: Result) -> str:
@@ -291,12 +315,17 @@ def _comparison(rival: str, gaps: Sequence[float]) -> Iterator[str]:
         yield f"The difference from {rival} is {gaps[0]:+.3g} (better is positive)."
         yield ""
         return
-    better, worse = (sum(sign * gap > 0 for gap in gaps) for sign in (1, -1))
+    better, worse = _wins(gaps)
     yield (
         f"Better than {rival} on {better}, worse on {worse} of {len(gaps)} tasks; the mean "
         f"difference is {mean(gaps):+.3g} ± {half:.2g} (better is positive)."
     )
     yield ""
+
+
+def _wins(gaps: Sequence[float]) -> tuple[int, int]:
+    """On how many it is better, and on how many worse."""
+    return sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
 
 
 def _ranking(results: Sequence[Result]) -> Iterator[str]:

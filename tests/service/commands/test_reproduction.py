@@ -275,6 +275,10 @@ def test_searched_rows_are_counted_apart_from_what_is_printed() -> None:
     link = "[UCR time series](#ucr-time-series-ucr)"
     assert f"\n| {link} | 84 | 0 | 0 | 0 | 8 | 76 | 12 | 0.0 |\n" in text
     assert "\n| all | 84 | 0 | 0 | 0 | 8 | 76 | 12 | 0.0 |\n" in text
+    price = "Not searched yet: 16 rows, predicted to take at most "
+    assert price in text
+    assert "`reflectory reproduce ucr --seeds 1 --systems searched --results ucr.jsonl`" in text
+    assert "is better than the best system" not in text
     assert "\n| GunPoint/searched | 0.96 | 0.98 ± 0 | +0.02 | 5,667 | 3 |" in text
     # What ECG200 prints is no predictor's, and so it does not count.
     assert "Better than the best printed value on 1, worse on 1 of 3 tasks" in text
@@ -289,7 +293,10 @@ def test_searched_rows_are_counted_apart_from_what_is_printed() -> None:
         for found in cells(row(key), value, value, value)
     ]
     beside = "the best mean that a system of the papers has here, which is chosen on test data"
-    assert f"Better than {beside} on 1, worse on 1 of 2 tasks" in as_document([UCR], known)
+    text = as_document([UCR], known)
+    assert f"Better than {beside} on 1, worse on 1 of 2 tasks" in text
+    in_all = "better than the best system of the papers, as it is here, on 1 and worse on 1 of 2"
+    assert in_all in text
 
 
 def test_a_searched_row_stands_beside_the_best_system_of_its_task_in_whatever_group() -> None:
