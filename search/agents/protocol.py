@@ -182,18 +182,6 @@ class Orders(Spec):
         return bool(self.start or self.end)
 
 
-class AttemptExit(Spec):
-    """How an attempt's process ended, or why it never began."""
-
-    attempt: AttemptId
-    returncode: int | None = Field(default=None, ge=-(2**31), lt=2**31)
-    signal: int | None = Field(default=None, ge=0, le=255)
-    detail: Annotated[str, Field(max_length=2000)]
-    cause: AttemptCause = Field(
-        default=AttemptCause.LOST, description="what the attempt did itself, or what befell it"
-    )
-
-
 class _Said(Spec):
     """One word about an attempt; all of an attempt come in the order in which they were said."""
 

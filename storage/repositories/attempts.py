@@ -207,28 +207,6 @@ class Attempts:
         )
         return {row.id: row.state for row in rows}
 
-    def had_its_last_word(self, attempt_id: str, token_digest: str) -> bool:
-        """Whether the attempt that this token belongs to has ended by its own report."""
-        row = run(self._session, _BY_ID, {"attempt": attempt_id}).one_or_none()
-        if row is None or row.state is not AttemptState.ENDED:
-            return False
-        return hmac.compare_digest(row.token_digest.encode(), token_digest.encode())
-
-    def belonging(
-        self, attempt_id: str, token_digest: str, *, ended_since: datetime
-    ) -> AttemptRecord:
-        """The attempt that this token belongs to, if it runs or has not ended before that time.
-
-        Raises:
-            LeaseLost: if there is none.
-        """
-        row = run(self._session, _BY_ID, {"attempt": attempt_id}).one_or_none()
-        expected = row.token_digest if row is not None else ""
-        belongs = hmac.compare_digest(expected.encode(), token_digest.encode())
-        if row is None or not belongs or (row.ended_at and row.ended_at < ended_since):
-            raise lost(attempt_id)
-        return _record(row)
-
     def get(self, attempt_id: str) -> AttemptRecord:
         """One attempt; in a writing session nobody else changes it until the transaction ends.
 

@@ -21,11 +21,6 @@ _CURVE = (
     .where(MetricRow.study_id == bindparam("study"), MetricRow.number == bindparam("trial"))
     .order_by(MetricRow.epoch)
 )
-_REPORTERS = select(MetricRow.epoch, MetricRow.attempt).where(
-    MetricRow.study_id == bindparam("study"),
-    MetricRow.number == bindparam("trial"),
-    MetricRow.epoch >= bindparam("first"),
-)
 _REPORTERS_OF = select(MetricRow.number, MetricRow.epoch, MetricRow.attempt).where(
     MetricRow.study_id == bindparam("study"),
     MetricRow.number.in_(bindparam("trials", expanding=True)),
@@ -67,13 +62,6 @@ class Metrics:
         """The trial's epochs in order."""
         rows = run(self._session, _CURVE, {"study": study_id, "trial": number})
         return [_record(row) for row in rows]
-
-    def reporters(self, study_id: str, number: int, *, since: int) -> dict[int, int]:
-        """By epoch, from one on, the number of the attempt whose word about it is kept."""
-        if not storable_integer(max(since, 0)):
-            return {}
-        of = {"study": study_id, "trial": number, "first": since}
-        return {row.epoch: row.attempt for row in run(self._session, _REPORTERS, of)}
 
     def reporters_of(
         self, study_id: str, numbers: Collection[int], epochs: Collection[int]

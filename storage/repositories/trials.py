@@ -10,7 +10,6 @@ from sqlalchemy import (
     Executable,
     bindparam,
     case,
-    exists,
     false,
     func,
     null,
@@ -34,7 +33,6 @@ from storage.locking import (
 )
 from storage.mapping import columns_of, reader, values_of
 from storage.records import (
-    AttemptKind,
     Json,
     MeasurementRecord,
     Page,
@@ -45,7 +43,7 @@ from storage.records import (
     TrialState,
 )
 from storage.repositories.trial_summaries import ShownTrial, TrialSummary
-from storage.tables import ATTEMPT_RUNS, AttemptRow, StudyRow, TrialArtifactRow, TrialRow
+from storage.tables import StudyRow, TrialArtifactRow, TrialRow
 from storage.tenants import run
 
 TrialRecords: TypeAlias = list[TrialRecord]
@@ -226,22 +224,6 @@ class Trials:
         query = select(TrialRow).where(TrialRow.study_id == study_id).order_by(TrialRow.number)
         if states:
             query = query.where(TrialRow.state.in_(states))
-        return self._records(self._session.scalars(query).all())
-
-    def unattended(self, study_id: str) -> TrialRecords:
-        """The study's open trials that no attempt trains now, by number."""
-        trained = exists().where(
-            AttemptRow.study_id == TrialRow.study_id,
-            AttemptRow.trial == TrialRow.number,
-            AttemptRow.kind == AttemptKind.TRAIN,
-            ATTEMPT_RUNS,
-        )
-        is_open = TrialRow.state.in_((TrialState.QUEUED, TrialState.RUNNING))
-        query = (
-            select(TrialRow)
-            .where(TrialRow.study_id == study_id, is_open, ~trained)
-            .order_by(TrialRow.number)
-        )
         return self._records(self._session.scalars(query).all())
 
     def summaries(

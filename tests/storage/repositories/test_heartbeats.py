@@ -15,10 +15,9 @@ from storage.errors import LeaseLost
 from storage.fleet.slot_use import SlotUse
 from storage.fleet.waiting_work import WaitingWork
 from storage.locking import lock_study
-from storage.records import AttemptKind, AttemptState, TrialState
+from storage.records import AttemptKind, AttemptState
 from storage.repositories.attempts import Attempts
 from storage.repositories.studies import Studies
-from storage.repositories.trials import Trials
 from tests.storage.records import add_study, add_trial, after, attempt
 
 
@@ -74,20 +73,16 @@ def test_only_the_token_of_a_running_attempt_keeps_it_alive(database: Database, 
         assert Attempts(session).get(record.id).lease_until == record.lease_until
 
 
-def test_what_waits_and_what_is_leased_is_known_by_who_is_at_work(
-    database: Database, study: str
-) -> None:
+def test_what_is_leased_is_what_open_attempts_hold(database: Database, study: str) -> None:
     with database.write() as session:
-        for number in (1, 2, 3):
+        for number in (1, 2):
             add_trial(session, study, number)
         first, lost = attempt(study, trial=0), attempt(study, trial=1)
         measuring = attempt(study, trial=2, kind=AttemptKind.MEASURE)
         for record in (first, lost, measuring):
             Attempts(session).start(record, token_digest="t")
         Attempts(session).end(lost.id, state=AttemptState.LOST, at=after(1))
-        Trials(session).end(study, 3, state=TrialState.CANCELLED, at=after(1))
     with database.read() as session:
-        assert [trial.number for trial in Trials(session).unattended(study)] == [1, 2]
         assert Attempts(session).leases() == {
             first.id: first.lease_until,
             measuring.id: measuring.lease_until,
