@@ -49,6 +49,11 @@ class Cell(Spec):
     updates: int
     epochs: int
     parameters: int
+    network: str | None = Field(
+        default=None,
+        exclude_if=_is_default,
+        description="architecture and parametrization, where a search chose them",
+    )
     seconds: float = Field(description="of device time")
     machine: str
     commit: str = Field(description="of the program that asked")

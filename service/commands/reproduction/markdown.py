@@ -114,7 +114,8 @@ def _summary(found: Sequence[tuple[TableDocument, Sequence[Result]]]) -> Iterato
         "that looks for quality alone among the default architectures and parametrizations, within "
         "the parameters of the largest system for the task, and with no more updates for each "
         "trial. There `printed` is the best printed value for the same task, or what a system is "
-        f"said to reach; parameters are at most so many.{_in_all(found)}"
+        "said to reach; parameters are those of the network found, of at most so many."
+        f"{_in_all(found)}"
     )
     yield ""
 
@@ -158,7 +159,7 @@ def _section(table: TableDocument, results: Sequence[Result], finding: str | Non
     yield table.about
     yield ""
     printed = [result for result in results if not result.is_searched]
-    yield from _table(printed)
+    yield from _table(HEADINGS, [result.texts() for result in printed])
     yield from _left(table, printed)
     if finding is not None:
         yield from ("### What was found", "", finding, "")
@@ -229,11 +230,11 @@ def _rows(results: Sequence[Result]) -> str:
     return "1 row" if len(results) == 1 else f"{len(results)} rows"
 
 
-def _table(results: Sequence[Result]) -> Iterator[str]:
-    yield f"| {' | '.join(HEADINGS)} |"
-    yield "|" + "|".join(" ---: " if heading in NUMERIC else " --- " for heading in HEADINGS) + "|"
-    for result in results:
-        yield f"| {' | '.join(result.texts())} |"
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(headings)} |"
+    yield "|" + "|".join(" ---: " if heading in NUMERIC else " --- " for heading in headings) + "|"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
     yield ""
 
 
@@ -261,7 +262,9 @@ def _searched(table: TableDocument, results: Sequence[Result]) -> Iterator[str]:
     searched = [result for result in results if result.is_searched]
     yield "### Searched"
     yield ""
-    yield from _table(searched)
+    yield from _table(
+        (*HEADINGS[:-1], "network"), [(*one.texts()[:-1], one.networks) for one in searched]
+    )
     left = [result for result in searched if result.verdict.kind == "not yet" and not result.cells]
     if left:
         hours = sum(result.row.predicted_seconds for result in left) / _SECONDS_AN_HOUR

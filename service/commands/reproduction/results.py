@@ -68,6 +68,25 @@ class Result:
         """
         return mean_curve(cell.curve for cell in self.cells or self.unfinished if cell.curve)
 
+    @property
+    def networks(self) -> str:
+        """What a search chose, by seed."""
+        return ", ".join(cell.network for cell in self.cells if cell.network) or _NOTHING
+
+    @property
+    def _parameters(self) -> str:
+        """The true number, behind the printed one where that is another.
+
+        Of a search: what it found, and the most that it may find.
+        """
+        printed, true = self.row.printed_parameters, self.row.parameters
+        if self.is_searched and self.cells:
+            found = sorted({cell.parameters for cell in self.cells})
+            return f"{' to '.join(map(_count, found))} of {true:,}"
+        if printed is None or printed == true:
+            return _count(true)
+        return f"{_count(printed)} / {true:,}"
+
     def texts(self) -> tuple[str, ...]:
         """The row as it is shown, in the order of `HEADINGS`."""
         verdict, cells = self.verdict, self.cells
@@ -76,7 +95,7 @@ class Result:
             _printed(self.row.claim),
             _measured(verdict),
             _NOTHING if verdict.difference is None else f"{verdict.difference:+.4g}",
-            _parameters(self.row),
+            self._parameters,
             str(verdict.seeds),
             _count(cells[0].updates if cells else self.row.updates),
             _NOTHING if not cells else f"{sum(c.seconds for c in cells) / len(cells):.0f}",
@@ -230,14 +249,6 @@ def _measured(verdict: Verdict) -> str:
     if verdict.half_width is None:
         return f"{verdict.mean:.4g}"
     return f"{verdict.mean:.4g} ± {verdict.half_width:.2g}"
-
-
-def _parameters(row: RowEntry) -> str:
-    """The true number, behind the printed one where that is another."""
-    printed = row.printed_parameters
-    if printed is None or printed == row.parameters:
-        return _count(row.parameters)
-    return f"{_count(printed)} / {_count(row.parameters)}"
 
 
 def _count(value: int | str) -> str:

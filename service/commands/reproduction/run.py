@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from search.documents.papers import Claim, RowEntry
+from search.papers import SEARCHED
 from search.papers.verdicts import is_decided
 from service.api.studies.schemas import StudyDocument
 from service.api.trials.schemas import EpochDocument, TrialDocument
@@ -190,6 +191,11 @@ class Reproduction:
             updates=round(row.updates * found.epochs_trained / epochs),
             epochs=found.epochs_trained,
             parameters=found.values.parameters,
+            network=(
+                f"{found.architecture} × {found.parametrization}"
+                if row.system == SEARCHED
+                else None
+            ),
             seconds=round(_seconds(one.study), 1),
             machine=", ".join(sorted(machines)),
             commit=_commit(),

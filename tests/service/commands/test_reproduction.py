@@ -279,7 +279,7 @@ def test_searched_rows_are_counted_apart_from_what_is_printed() -> None:
     assert price in text
     assert "`reflectory reproduce ucr --seeds 1 --systems searched --results ucr.jsonl`" in text
     assert "is better than the best system" not in text
-    assert "\n| GunPoint/searched | 0.96 | 0.98 ± 0 | +0.02 | 5,667 | 3 |" in text
+    assert "\n| GunPoint/searched | 0.96 | 0.98 ± 0 | +0.02 | 5,667 of 5,667 | 3 |" in text
     # What ECG200 prints is no predictor's, and so it does not count.
     assert "Better than the best printed value on 1, worse on 1 of 3 tasks" in text
     assert "that a system of the papers has here" not in text

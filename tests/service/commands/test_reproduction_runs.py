@@ -11,10 +11,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from search.documents.papers import RowEntry
-from search.papers import TABLES
+from search.papers import SEARCHED, TABLES, row_named
 from service.cli import application
 from service.client import Client
 from service.commands.reproduction.cells import Cell
+from service.commands.reproduction.results import results_of
 from service.commands.reproduction.run import Plan, Reproduction, plans
 from storage.fleet.coordinators import CoordinatorRecord, Coordinators, SlotRecord
 from storage.records import StudyRecord, StudyState, TrialState
@@ -208,6 +209,29 @@ def test_of_equal_qualities_the_validation_loss_decides(site: Site, client: Clie
     site.finish(study)
     (cell,) = trained(client, FIRST)
     assert cell.value == 0.1
+
+
+def test_a_search_brings_the_best_network_also_where_nothing_is_claimed(
+    site: Site, client: Client
+) -> None:
+    """Of losses the least, and what it is a loss of."""
+    row = row_named(TABLES["addition"].document().entries, f"T=30/{SEARCHED}")
+    row = row.model_copy(update={"claim": None})
+    (plan,) = plans("addition", [row], seeds=1, done=[])
+    study_id = client.submit({**plan.document, "name": plan.name}).id
+    with site.database.read() as session:
+        study = Studies(session).get(study_id)
+    site.run(study)
+    for number, quality in enumerate([0.3, 0.1, 0.2]):
+        site.trial(study, number, quality=quality, test_quality=quality)
+    site.finish(study)
+    (cell,) = trained(client, row, name="addition")
+    assert cell.value == 0.1
+    with site.database.read() as session:
+        best = Trials(session).get(study_id, 1)
+    assert cell.network == f"{best.architecture} × {best.parametrization}"
+    (result,) = results_of(TABLES["addition"].document(), [row], [cell])
+    assert f"{cell.parameters:,} of {row.parameters:,}" in result.texts()
 
 
 def test_a_study_that_somebody_cancelled_is_said_to_have_no_result(
