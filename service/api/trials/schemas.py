@@ -54,7 +54,10 @@ class AttemptDocument(Spec):
     """One try at a trial."""
 
     number: int
-    state: AttemptState
+    state: AttemptState = Field(
+        description="`lost`: interrupted before its end, with its study, server or machine, or by "
+        "a fault; another one goes on from what it stored"
+    )
     reason: str | None
     slot: str
     machine: str | None = Field(default=None, description="the name of the machine where it runs")

@@ -174,7 +174,7 @@ class LineView:
         trial = event.payload.get("trial")
         of = "" if trial is None else f" of trial {trial}"
         kind, number = event.payload["kind"], event.payload["attempt"]
-        return f"{kind} attempt {number}{of} was lost: {event.payload['reason']}"
+        return f"{kind} attempt {number}{of} was interrupted: {event.payload['reason']}"
 
 
 class LiveView:

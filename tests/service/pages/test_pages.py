@@ -299,6 +299,24 @@ def test_a_trial_has_a_page_with_all_that_is_known_of_it(client: TestClient, sit
     assert client.get(f"/studies/{study.id}/trials/9").status_code == 404
 
 
+def test_an_attempt_that_another_one_goes_on_from_was_interrupted(
+    client: TestClient, site: Site
+) -> None:
+    """Nothing of it is lost, which is what the state is called in the API."""
+    study = site.study()
+    site.run(study)
+    site.trial(study, 0, state=TrialState.RUNNING)
+    for number in (1, 2):
+        site.lease(study, 0, attempt=number)
+    page = client.get(f"/studies/{study.id}/trials/0").text
+    assert '<span class="state lost">interrupted</span>' in page
+    states = [
+        attempt["state"]
+        for attempt in client.get(f"/v1/studies/{study.id}/trials/0").json()["attempts"]
+    ]
+    assert states == ["lost", "running"]
+
+
 def test_a_trial_is_measured_again_by_a_button(client: TestClient, site: Site) -> None:
     study = site.study()
     site.trial(study, 0, quality=0.75, throughput=90.0)
