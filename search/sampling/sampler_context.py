@@ -9,7 +9,7 @@ from search.samplers import Knowledge, Past, SamplerContext
 from search.spaces import AnySpace, DrawnTrial, Scalar
 from search.studies import StudySpec, bytes_wanted, refusals
 from storage.engine import Database
-from storage.records import TrialRecord
+from storage.records import TrialRecord, TrialState
 from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
@@ -59,8 +59,8 @@ def sampler_context_of(
 class RememberedPast:
     """A study's past as its tables have it now, of which only what may have changed is read.
 
-    See Note [Remembered trials]. A trial that has ended, and of whose end the sampler was told,
-    changes by a version of the study's data alone; and its curve does not change at all.
+    See Note [Remembered trials]. A trial that is paused, or has ended with the sampler being told,
+    changes by a version of the study's data alone; and the curve of one that ended not at all.
     """
 
     def __init__(self, database: Database, study_id: str, *, with_seconds: bool = False) -> None:
@@ -73,6 +73,9 @@ class RememberedPast:
         self._trials: dict[int, TrialRecord] = {}
         self._validations: dict[int, dict[int, float]] = {}
         self._unsettled: set[int] = set()
+        """Trials that may be others now without a word of it."""
+        self._whole: set[int] = set()
+        """Trials whose curves were read to their ends."""
 
     def now(self) -> Past:
         """The past; what is given out is not changed later."""
@@ -86,8 +89,7 @@ class RememberedPast:
                     *trials.changed(study.id, after=self._version, first=first),
                 )
             }
-            # A curve that was whole when it was read is not read again.
-            open_curves = changed.keys() - (self._validations.keys() - self._unsettled)
+            open_curves = changed.keys() - self._whole
             curves = Metrics(session).validations(study.id, open_curves)
             if self._with_seconds:
                 seconds = Metrics(session).epoch_seconds(study.id, open_curves)
@@ -95,8 +97,10 @@ class RememberedPast:
                 self._seconds |= {n: median(of[1:] or of) for n, of in seconds.items()}
         self._trials |= changed
         self._validations |= curves
-        self._unsettled -= changed.keys()
-        self._unsettled |= {n for n, trial in changed.items() if not _is_settled(trial)}
+        ended = {n for n, trial in changed.items() if _has_ended(trial)}
+        paused = {n for n, trial in changed.items() if trial.state is TrialState.PAUSED}
+        self._unsettled = (self._unsettled | changed.keys()) - ended - paused
+        self._whole |= ended
         self._version = study.data_version
         samples = (study.prepared or {}).get("validation")
         return Past(
@@ -107,5 +111,5 @@ class RememberedPast:
         )
 
 
-def _is_settled(trial: TrialRecord) -> bool:
+def _has_ended(trial: TrialRecord) -> bool:
     return trial.state.has_ended and trial.told_at is not None

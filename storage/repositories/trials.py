@@ -105,7 +105,11 @@ _SET_EPOCHS = update(TrialRow).where(*_ONE).values(epochs_trained=bindparam("epo
 _SET_STRETCH = (
     update(TrialRow)
     .where(*_ONE, TrialRow.finished_at.is_(None))
-    .values(stretch=bindparam("chosen", type_=_TYPES["stretch"].type))
+    .values(
+        stretch=bindparam("chosen", type_=_TYPES["stretch"].type),
+        # As above: who knows the earlier row has to read this one.
+        data_version=_VERSION.scalar_subquery(),
+    )
 )
 _NOTHING = TrialOutcome()
 

@@ -31,11 +31,11 @@ def step(session: Session, study: str, generator: random.Random) -> None:
     """One of the things that happen to a study."""
     trials = Trials(session)
     known = trials.list(study)
-    kind = generator.randrange(7) if known else 0
+    kind = generator.randrange(9) if known else 0
     if kind == 0:
         add_trial(session, study, len(known))
         return
-    one = generator.choice(known)
+    one = generator.choice(known[-5:])
     if kind == 1 and not one.state.has_ended:
         trials.start(study, one.number, START)
     elif kind in (2, 3) and one.state == TrialState.RUNNING:
@@ -48,6 +48,15 @@ def step(session: Session, study: str, generator: random.Random) -> None:
         trials.end(study, one.number, state=state, at=START, outcome=TrialOutcome(quality=0.5))
     elif kind == 5 and one.state.has_ended:
         trials.mark_told(study, one.number, START)
+    elif kind == 7 and one.state in (TrialState.RUNNING, TrialState.PAUSED):
+        # A paused one goes on for an epoch, and pauses again.
+        epochs = one.epochs_trained + (one.state == TrialState.PAUSED)
+        if one.state == TrialState.PAUSED:
+            trials.start(study, one.number, START)
+            Metrics(session).put(study, one.number, metric(epochs, validation=0.1 * epochs))
+        trials.pause(study, one.number, outcome=TrialOutcome(quality=0.25), epochs=epochs)
+    elif kind == 8 and not one.state.has_ended:
+        trials.set_stretches(study, {one.number: {"decision": generator.randrange(99)}})
     elif kind == 6:
         speed = measurement(study, trial=one.number, samples_per_second=generator.random() + 1)
         Measurements(session).add(study, speed)
@@ -57,7 +66,8 @@ def step(session: Session, study: str, generator: random.Random) -> None:
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_past_that_was_brought_up_to_date_is_the_whole_past(database: Database) -> None:
-    for seed in range(3):
+    states = set[TrialState]()
+    for seed in range(6):
         generator = random.Random(seed)
         with database.write() as session:
             study = add_study(session).id
@@ -72,12 +82,13 @@ def test_a_past_that_was_brought_up_to_date_is_the_whole_past(database: Database
             now = past.now()
             assert now == past_read_anew(database, study)
             before.append((now, len(now.trials), len(now.validations)))
-        assert {trial.state for trial in before[-1][0].trials} >= {TrialState.COMPLETE}
+        states |= {trial.state for trial in before[-1][0].trials}
         # What was given out stays as it was.
         assert all(
             (len(given.trials), len(given.validations)) == (trials, curves)
             for given, trials, curves in before
         )
+    assert states >= {TrialState.COMPLETE, TrialState.PAUSED, TrialState.RUNNING}
 
 
 def test_a_front_is_found_as_by_comparing_each_point_with_each() -> None:
