@@ -3,6 +3,7 @@
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol, TypeVar, get_args
 
 from optuna.trial import BaseTrial
@@ -279,6 +280,12 @@ class SpaceDraw:
         Raises:
             ValueError: an override does not suit its field (pydantic's ValidationError is one).
         """
+        prefix = f"{self._kind}."
+        if not any(
+            name.startswith(prefix) and name.removeprefix(prefix) not in self.asked
+            for name in self._overrides
+        ):
+            return spec
         values: dict[str, Any] = {}
         for field in type(spec).model_fields:
             part = part_of(type(spec), field)
@@ -347,6 +354,7 @@ def answer(source: Source, dimension: Dimension) -> Scalar:
             return options[0] if len(options) == 1 else source.answer(dimension)
 
 
+@cache
 def part_of(variant: type[Spec], field: str) -> type[Spec] | None:
     """The document that a field holds, which may be null; None where it holds no document."""
     annotation = variant.model_fields[field].annotation
