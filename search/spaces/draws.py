@@ -280,11 +280,9 @@ class SpaceDraw:
         Raises:
             ValueError: an override does not suit its field (pydantic's ValidationError is one).
         """
-        prefix = f"{self._kind}."
-        if not any(
-            name.startswith(prefix) and name.removeprefix(prefix) not in self.asked
-            for name in self._overrides
-        ):
+        prefix = self._full("")
+        named = {name.removeprefix(prefix) for name in self._overrides if name.startswith(prefix)}
+        if named <= self.asked:
             return spec
         values: dict[str, Any] = {}
         for field in type(spec).model_fields:

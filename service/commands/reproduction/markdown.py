@@ -115,12 +115,12 @@ def _summary(found: Sequence[tuple[TableDocument, Sequence[Result]]]) -> Iterato
         "the parameters of the largest system for the task, and with no more updates for each "
         "trial. There `printed` is the best printed value for the same task, or what a system is "
         "said to reach; parameters are those of the network found, of at most so many."
-        f"{_in_all(found)}"
+        f"{_over_all_tables(found)}"
     )
     yield ""
 
 
-def _in_all(found: Iterable[tuple[TableDocument, Sequence[Result]]]) -> str:
+def _over_all_tables(found: Iterable[tuple[TableDocument, Sequence[Result]]]) -> str:
     """How often a search finds something better than what the papers have, over all tables."""
     gaps = [gap for _, results in found for gap in _gaps_to_measured(results)]
     if not gaps:
@@ -315,7 +315,7 @@ def _comparison(rival: str, gaps: Sequence[float]) -> Iterator[str]:
         return
     half = half_width(gaps)
     if half is None:
-        yield f"The difference from {rival} is {gaps[0]:+.3g} (better is positive)."
+        yield f"What was found differs by {gaps[0]:+.3g} (better is positive) from {rival}."
         yield ""
         return
     better, worse = _wins(gaps)

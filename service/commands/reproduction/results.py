@@ -81,8 +81,9 @@ class Result:
         """
         printed, true = self.row.printed_parameters, self.row.parameters
         if self.is_searched and self.cells:
-            found = sorted({cell.parameters for cell in self.cells})
-            return f"{' to '.join(map(_count, found))} of {true:,}"
+            found = [cell.parameters for cell in self.cells]
+            ends = sorted({min(found), max(found)})
+            return f"{' to '.join(map(_count, ends))} of {true:,}"
         if printed is None or printed == true:
             return _count(true)
         return f"{_count(printed)} / {true:,}"

@@ -22,6 +22,7 @@ def of(table: str) -> list[RowEntry]:
 
 def test_every_task_of_a_table_is_searched_once() -> None:
     assert {table.name for table, _ in ROWS} == set(TABLES)
+    assert len({(table.name, entry.key) for table, entry in ROWS}) == len(ROWS)
     assert len(of("ucr")) == 21
     assert [entry.key for entry in of("permuted-mnist")] == [SEARCHED]
     # Two alphabets are two tasks.

@@ -48,6 +48,11 @@ def step(session: Session, study: str, generator: random.Random) -> None:
         trials.end(study, one.number, state=state, at=START, outcome=TrialOutcome(quality=0.5))
     elif kind == 5 and one.state.has_ended:
         trials.mark_told(study, one.number, START)
+    elif kind == 6:
+        speed = measurement(study, trial=one.number, samples_per_second=generator.random() + 1)
+        Measurements(session).add(study, speed)
+        trials.share_throughput(study, speed)
+        trials.set_throughput(study, one.number, speed)
     elif kind == 7 and one.state in (TrialState.RUNNING, TrialState.PAUSED):
         # A paused one goes on for an epoch, and pauses again.
         epochs = one.epochs_trained + (one.state == TrialState.PAUSED)
@@ -57,11 +62,6 @@ def step(session: Session, study: str, generator: random.Random) -> None:
         trials.pause(study, one.number, outcome=TrialOutcome(quality=0.25), epochs=epochs)
     elif kind == 8 and not one.state.has_ended:
         trials.set_stretches(study, {one.number: {"decision": generator.randrange(99)}})
-    elif kind == 6:
-        speed = measurement(study, trial=one.number, samples_per_second=generator.random() + 1)
-        Measurements(session).add(study, speed)
-        trials.share_throughput(study, speed)
-        trials.set_throughput(study, one.number, speed)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
