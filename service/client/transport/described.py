@@ -132,10 +132,12 @@ class Described:
         try:
             return read(kind, response.content)
         except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]
+            request = response.request
+            place = "".join(f"{part}: " for part in fault["loc"])
             raise Unreachable(
-                f"what answers at {self.server} is no Reflectory server that this client knows: "
-                f"{response.request.method} {response.request.url.path} brought no "
-                f"{kind.__name__.lower()}"
+                f"what answers at {self.server} is no Reflectory server, or one of another "
+                f"version: {request.method} {request.url.path}: {place}{fault['msg']}"
             ) from error
 
     def _again(self, work: Callable[[], Steps[_T]], *, patience: float | None = None) -> Steps[_T]:
