@@ -1,7 +1,8 @@
 # noqa: INP001 -- a program of the build, in no package
 """What hatch calls when it builds a wheel.
 
-The module `reflectory`, the libraries of the kernels and the documentation go into it.
+The module `reflectory`, the libraries of the kernels, the documentation and what trainings of the
+papers' rows came to go into it.
 
 The module `reflectory` is a file of `service`, so that the four packages stay where they are.
 `REFLECTORY_WHEEL_KERNELS=all` makes it an error that a compiler is missing; without it the wheel
@@ -34,6 +35,8 @@ class KernelsHook(BuildHookInterface[Any]):
 
         # The server shows it under /help.
         build_data["force_include"][str(Path(self.root) / "deploy" / "docs")] = "service/help"
+        for path in (Path(self.root) / "deploy" / "reproduction").glob("*.jsonl"):
+            build_data["force_include"][str(path)] = f"search/papers/reproduction/{path.name}"
         every = os.environ.get("REFLECTORY_WHEEL_KERNELS") == "all"
         for path in build_all(Path(self.root) / "build" / "kernels", every=every):
             build_data["force_include"][str(path)] = f"models/kernels/prebuilt/{path.name}"

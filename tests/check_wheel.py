@@ -93,6 +93,9 @@ def _check_server(spec: dict[str, Any], folder: Path, client_alone: Path) -> Non
             answer = client.dry_run(spec)
             if not answer.candidates:
                 raise SystemExit("the dry run names no candidate")
+            verdicts = {kind for table in client.papers() for kind in table.verdicts}
+            if "reproduced" not in verdicts:
+                raise SystemExit(f"the papers' tables have no measured rows, but {verdicts}")
             study = client.submit(_STUDY).wait()
             _check_client(url, study.id, client_alone, folder)
         with httpx2.Client(

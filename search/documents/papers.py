@@ -53,6 +53,39 @@ class Fails(Spec):
 Claim: TypeAlias = Annotated[PrintedValue | Reaches | Fails, Field(discriminator="kind")]
 """What a paper says of a row."""
 
+VerdictKind: TypeAlias = Literal["reproduced", "better", "not reproduced", "cannot be", "not yet"]
+
+
+class Verdict(Spec):
+    """Whether measured values bear out what is claimed of a row."""
+
+    kind: VerdictKind
+    why: str | None = None
+    seeds: int = Field(
+        default=0,
+        description="that decide: those that ended, failed ones included, and those that reach "
+        "what is claimed before they end",
+    )
+    mean: float | None = Field(
+        default=None, description="on test data, over the seeds that have a value"
+    )
+    half_width: float | None = Field(
+        default=None,
+        description="how far the mean's interval of 95 % reaches to either side; null below two "
+        "seeds",
+    )
+    difference: float | None = Field(
+        default=None,
+        description="the mean less what is printed, or less what is claimed to be reached or not",
+    )
+
+
+class FoundNetwork(Spec):
+    """What a search chose."""
+
+    network: str | None = Field(description="architecture × parametrization; null: not kept")
+    parameters: int
+
 
 class RowEntry(Spec):
     """A row of a table, with a study that trains it."""
@@ -75,6 +108,14 @@ class RowEntry(Spec):
     deviation: str | None = Field(description="what differs from the source's training")
     unreachable: str | None = Field(description="why it cannot be reproduced; null: it may be")
     spec: dict[str, Any] = Field(description="a study of this row, ready to be sent; its seed is 0")
+    verdict: Verdict | None = Field(
+        default=None,
+        description="by the trainings that this version was released with, not by those of this "
+        "server; null: not known",
+    )
+    found: tuple[FoundNetwork, ...] = Field(
+        default=(), description="what those trainings chose, by seed; empty but for searched rows"
+    )
 
 
 class TableEntry(Spec):
@@ -84,6 +125,10 @@ class TableEntry(Spec):
     title: str
     about: str
     rows: int = Field(description="that a paper prints; those of our own are not counted")
+    verdicts: dict[VerdictKind, int] = Field(
+        default_factory=dict[VerdictKind, int],
+        description="how many of these rows have each verdict; empty: not known",
+    )
 
 
 class TableList(Spec):

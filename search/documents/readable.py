@@ -46,6 +46,13 @@ def seconds(value: float | None) -> str:
     return f"{scaled:,.{max(3 - whole, 0)}f} {unit}"
 
 
+def mean(value: float | None, half_width: float | None) -> str:
+    """A mean with how far its interval reaches to either side: `0.983 ± 0.0042`."""
+    if value is None:
+        return NONE
+    return f"{value:.{_DIGITS}g}" + ("" if half_width is None else f" ± {half_width:.2g}")
+
+
 def enumerated(values: Sequence[object]) -> str:
     """`1, 7 and 25`."""
     *first, last = map(str, values)

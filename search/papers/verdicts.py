@@ -4,12 +4,10 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
-from search.documents.papers import Claim, PrintedValue, RowEntry
+from search.documents.papers import Claim, PrintedValue, RowEntry, Verdict, VerdictKind
 from search.student import half_width
-
-VerdictKind: TypeAlias = Literal["reproduced", "better", "not reproduced", "cannot be", "not yet"]
 
 FEWEST_SEEDS: Final = 3
 """With fewer, a mean says too little."""
@@ -38,23 +36,6 @@ class Measured:
     """Whether the training has not ended."""
     best_validation: float | None = None
     """Of what has not ended: its best value on validation data; null where nothing is known."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What is to be said of a row."""
-
-    kind: VerdictKind
-    why: str | None = None
-    seeds: int = 0
-    """That decide: those that ended, failed ones included, and those that reach what is claimed
-    before they end."""
-    mean: float | None = None
-    """Of the seeds that have a value."""
-    half_width: float | None = None
-    """How far the mean's interval of 95 % reaches to either side; null below two seeds."""
-    difference: float | None = None
-    """The mean less what is printed, or less what is claimed to be reached or not."""
 
 
 @dataclass(frozen=True)

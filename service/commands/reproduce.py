@@ -11,8 +11,8 @@ import typer
 from search.documents.papers import TableDocument
 from search.errors import UnknownName
 from search.papers import TABLES, rows_named
+from search.papers.cells import BadResults, Cell, append_cell, read_cells
 from service.commands.connection import Asked, asking, complain
-from service.commands.reproduction.cells import BadResults, Cell, append_cell, read_cells
 from service.commands.reproduction.markdown import document_of
 from service.commands.reproduction.results import (
     HEADINGS,

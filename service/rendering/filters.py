@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from markupsafe import Markup, escape
 
-from search.documents.readable import seconds, shape
+from search.documents.readable import mean, seconds, shape
+from service.rendering.anchors import anchor
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -78,6 +79,11 @@ def measured(found: Any, name: str = "") -> str:
     return {None: "–", True: "yes", False: "no"}.get(found, str(found))
 
 
+def verdict(kind: str) -> str:
+    """What is to be said of a row, in words that need no heading."""
+    return "cannot be compared" if kind == "cannot be" else kind
+
+
 def hint(text: str) -> str:
     """A field's description, for a form: names in backticks as code, and null as an empty field."""
     plain = re.sub(r"\b([Nn])ull:", lambda found: "Empty:" if found[1] == "N" else "empty:", text)
@@ -95,10 +101,13 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "ratio": ratio,
     "moment": moment,
     "duration": duration,
+    "anchor": anchor,
+    "mean": mean,
     "seconds": seconds,
     "shape": shape,
     "value": value,
     "measured": measured,
+    "verdict": verdict,
     "document": document,
     "hint": hint,
 }

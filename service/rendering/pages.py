@@ -14,7 +14,7 @@ from markupsafe import Markup
 from models.compression import ConversionReport
 from models.math.activations import Activation
 from search.documents.objectives import OBJECTIVES
-from search.documents.papers import TableDocument, TableEntry
+from search.documents.papers import TableDocument, TableEntry, VerdictKind
 from search.documents.spaces import SpaceDescription
 from search.errors import Fault
 from search.studies.catalog import catalog
@@ -252,7 +252,7 @@ class Pages:
 
     def papers(self, tables: Sequence[TableEntry]) -> str:
         """The list of the papers' tables."""
-        return self._render("papers.html", tables=tables)
+        return self._render("papers.html", tables=tables, kinds=get_args(VerdictKind))
 
     def paper_table(self, table: TableDocument) -> str:
         """One table with its rows."""

@@ -7,9 +7,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from pydantic import Field
-
-from models.spec import Spec
+from search.papers.cells import Curve, CurvePoint
 from service.api.trials.schemas import EpochDocument
 
 MOST_POINTS = 8
@@ -18,23 +16,6 @@ _DIGITS = 4
 _BARS = "▁▂▃▄▅▆▇█"
 _NOTHING = "–"
 
-
-class CurvePoint(Spec):
-    """What is known of one training after some of its updates, to four digits."""
-
-    updates: int
-    validation: float = Field(description="the task's metric")
-    train_loss: float | None = None
-    margin: float | None = Field(
-        default=None, description="of the singular values of recurrent or hidden weights"
-    )
-    gradient_first: float | None = Field(
-        default=None, description="|dL/dh| before the first step or layer"
-    )
-    gradient_last: float | None = Field(default=None, description="|dL/dh| after the last one")
-
-
-Curve = tuple[CurvePoint, ...]
 
 _QUANTITIES: Mapping[str, Callable[[CurvePoint], float | None]] = {
     "validation": lambda point: point.validation,

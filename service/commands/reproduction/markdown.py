@@ -9,12 +9,19 @@ from statistics import mean
 from types import MappingProxyType
 from typing import get_args
 
-from search.documents.papers import Fails, PrintedValue, Reaches, RowEntry, TableDocument
+from search.documents.papers import (
+    Fails,
+    PrintedValue,
+    Reaches,
+    RowEntry,
+    TableDocument,
+    VerdictKind,
+)
 from search.papers import SEARCHED, TABLES
+from search.papers.cells import Cell, read_cells
 from search.papers.ranks import ranks_of
-from search.papers.verdicts import FEWEST_SEEDS, SETTLING_SEEDS, VerdictKind
+from search.papers.verdicts import FEWEST_SEEDS, SETTLING_SEEDS
 from search.student import half_width
-from service.commands.reproduction.cells import Cell, read_cells
 from service.commands.reproduction.curves import curve_texts
 from service.commands.reproduction.results import HEADINGS, NUMERIC, Result, results_of
 from service.rendering.anchors import anchor

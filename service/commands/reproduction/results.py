@@ -9,13 +9,21 @@ from dataclasses import dataclass
 from rich.console import Group
 from rich.table import Table
 
-from search.documents.papers import Claim, Fails, PrintedValue, Reaches, RowEntry, TableDocument
+from search.documents.papers import (
+    Claim,
+    Fails,
+    PrintedValue,
+    Reaches,
+    RowEntry,
+    TableDocument,
+    Verdict,
+)
+from search.documents.readable import NONE, mean
 from search.papers import SEARCHED
-from search.papers.verdicts import Verdict, judge
-from service.commands.reproduction.cells import Cell, cells_of
+from search.papers.cells import Cell, Curve, cells_of
+from search.papers.verdicts import judge
 from service.commands.reproduction.curves import (
     BAR_NAMES,
-    Curve,
     bars,
     curve_texts,
     curves_as_csv,
@@ -40,7 +48,6 @@ NUMERIC = frozenset(HEADINGS[1:-1])
 """Headings of numbers."""
 _OF_FILES = frozenset({"updates", "seconds"})
 """A terminal has no place for them."""
-_NOTHING = "–"
 _SIGNS: Mapping[str, tuple[str, str]] = {"minimize": ("<=", ">"), "maximize": (">=", "<")}
 
 
@@ -71,7 +78,7 @@ class Result:
     @property
     def networks(self) -> str:
         """What a search chose, by seed."""
-        return ", ".join(cell.network for cell in self.cells if cell.network) or _NOTHING
+        return ", ".join(cell.network for cell in self.cells if cell.network) or NONE
 
     @property
     def _parameters(self) -> str:
@@ -94,12 +101,12 @@ class Result:
         return (
             self.row.key,
             _printed(self.row.claim),
-            _measured(verdict),
-            _NOTHING if verdict.difference is None else f"{verdict.difference:+.4g}",
+            mean(verdict.mean, verdict.half_width),
+            NONE if verdict.difference is None else f"{verdict.difference:+.4g}",
             self._parameters,
             str(verdict.seeds),
             _count(cells[0].updates if cells else self.row.updates),
-            _NOTHING if not cells else f"{sum(c.seconds for c in cells) / len(cells):.0f}",
+            NONE if not cells else f"{sum(c.seconds for c in cells) / len(cells):.0f}",
             verdict.kind,
         )
 
@@ -221,7 +228,7 @@ def _curves_as_html(results: Sequence[Result]) -> str:
 
 
 def _printed(claim: Claim | None) -> str:
-    return _NOTHING if claim is None else _FORMS[type(claim)](claim)
+    return NONE if claim is None else _FORMS[type(claim)](claim)
 
 
 def _value(claim: Claim) -> str:
@@ -242,14 +249,6 @@ _FORMS: Mapping[type, Callable[[Claim], str]] = {
     Reaches: _reaching,
     Fails: _failing,
 }
-
-
-def _measured(verdict: Verdict) -> str:
-    if verdict.mean is None:
-        return _NOTHING
-    if verdict.half_width is None:
-        return f"{verdict.mean:.4g}"
-    return f"{verdict.mean:.4g} ± {verdict.half_width:.2g}"
 
 
 def _count(value: int | str) -> str:

@@ -12,11 +12,11 @@ from typing import Any
 
 from search.documents.papers import Claim, RowEntry
 from search.papers import SEARCHED
+from search.papers.cells import Cell, digest_of, document_for
 from search.papers.verdicts import is_decided
 from service.api.studies.schemas import StudyDocument
 from service.api.trials.schemas import EpochDocument, TrialDocument
 from service.client import Client, Refused
-from service.commands.reproduction.cells import Cell, digest_of, document_for
 from service.commands.reproduction.curves import curve_of
 from storage.records import TrialState
 

@@ -2,6 +2,7 @@ from pathlib import Path
 
 from starlette.testclient import TestClient
 
+from search.documents.readable import mean
 from search.papers import SEARCHED, TABLES
 from service.app import create_app
 from tests.real_data import real_data
@@ -61,6 +62,7 @@ def test_pages_lead_from_a_table_to_the_form_of_a_row(client: TestClient) -> Non
     assert_strict(papers)
     links = [link["href"] for link in Elements(papers.text).all("a")]
     assert "/papers/ucr" in links
+    assert "/help/benchmarks/reproduction.md" in links
     table = client.get("/papers/addition")
     assert_strict(table)
     assert "6,140 parameters are printed" in table.text
@@ -74,3 +76,22 @@ def test_pages_lead_from_a_table_to_the_form_of_a_row(client: TestClient) -> Non
     named = [field for field in Elements(form.text).all("input") if field.get("name") == "name"]
     assert named[0]["value"] == "addition: T=750/lr-gru-128-24-addition, seed 0"
     assert client.get("/studies/new?table=addition&row=T=751").status_code == 404
+
+
+def test_a_page_has_what_was_measured_beside_what_is_printed(client: TestClient) -> None:
+    entries = client.get("/v1/papers/sequences").json()["entries"]
+    measured = [entry for entry in entries if entry["verdict"]["mean"] is not None]
+    page = client.get("/papers/sequences")
+    assert_strict(page)
+    assert measured
+    for entry in measured:
+        assert mean(entry["verdict"]["mean"], entry["verdict"]["half_width"]) in page.text
+        for found in entry["found"]:
+            assert f"{found['network']}, {found['parameters']:,} parameters" in page.text
+    (link,) = [
+        link["href"]
+        for link in Elements(page.text).all("a")
+        if (link["href"] or "").startswith("/help/benchmarks")
+    ]
+    address, _, anchor = (link or "").partition("#")
+    assert f'id="{anchor}"' in client.get(address).text

@@ -10,16 +10,16 @@ import pytest
 
 from search.documents.papers import RowEntry, TableDocument
 from search.papers import SEARCHED, TABLES, rows_named
-from service.commands.reproduction.cells import (
+from search.papers.cells import (
     BadResults,
     Cell,
+    CurvePoint,
     append_cell,
     cells_of,
     digest_of,
     document_for,
     read_cells,
 )
-from service.commands.reproduction.curves import CurvePoint
 from service.commands.reproduction.markdown import SUMMARY, as_document, document_of
 from service.commands.reproduction.results import (
     HEADINGS,
@@ -168,6 +168,12 @@ def test_the_document_has_every_row_of_every_table() -> None:
     assert "not yet" in text
     assert "Seed 1: the loss is NaN" in text
     assert "Machines: ada." in text
+
+
+def test_the_projects_document_is_that_of_its_cells() -> None:
+    document = ROOT / "deploy/docs/benchmarks/reproduction.md"
+    command = document.read_text().partition("`reflectory ")[2].partition("`")[0]
+    assert document_of(ROOT / "deploy/reproduction") == document.read_text(), command
 
 
 def test_a_training_that_has_not_ended_is_no_seed_until_it_has() -> None:

@@ -4,12 +4,10 @@ import csv
 import io
 
 from search.papers import TABLES
+from search.papers.cells import Cell, Curve, CurvePoint, digest_of, document_for
 from service.api.trials.schemas import EpochDocument
-from service.commands.reproduction.cells import Cell, digest_of, document_for
 from service.commands.reproduction.curves import (
     MOST_POINTS,
-    Curve,
-    CurvePoint,
     bars,
     curve_of,
     mean_curve,

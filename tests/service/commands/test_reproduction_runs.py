@@ -12,9 +12,9 @@ from typer.testing import CliRunner, Result
 
 from search.documents.papers import RowEntry
 from search.papers import SEARCHED, TABLES, row_named
+from search.papers.cells import Cell
 from service.cli import application
 from service.client import Client
-from service.commands.reproduction.cells import Cell
 from service.commands.reproduction.results import results_of
 from service.commands.reproduction.run import Plan, Reproduction, plans
 from storage.fleet.coordinators import CoordinatorRecord, Coordinators, SlotRecord

@@ -1,23 +1,40 @@
-"""Finished cells, a row with a seed each, as lines of JSON in a file."""
+"""What trainings of rows came to: cells, a row with a seed each, as lines of JSON in a file."""
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import Field, ValidationError
 
 from models.spec import Spec
 from search.documents.papers import RowEntry
 from search.papers.verdicts import Measured
-from service.commands.reproduction.curves import Curve
 
 _DIGITS = 12
 
 
 class BadResults(Exception):
     """A line of a file of results is none; the message names the file and the line."""
+
+
+class CurvePoint(Spec):
+    """What is known of one training after some of its updates, to four digits."""
+
+    updates: int
+    validation: float = Field(description="the task's metric")
+    train_loss: float | None = None
+    margin: float | None = Field(
+        default=None, description="of the singular values of recurrent or hidden weights"
+    )
+    gradient_first: float | None = Field(
+        default=None, description="|dL/dh| before the first step or layer"
+    )
+    gradient_last: float | None = Field(default=None, description="|dL/dh| after the last one")
+
+
+Curve: TypeAlias = tuple[CurvePoint, ...]
 
 
 def _is_default(value: object) -> bool:
