@@ -33,10 +33,10 @@ class KernelsHook(BuildHookInterface[Any]):
         sys.path.insert(0, self.root)
         from models.kernels.prebuilt import build_all
 
-        # The server shows it under /help.
-        build_data["force_include"][str(Path(self.root) / "deploy" / "docs")] = "service/help"
-        for path in (Path(self.root) / "deploy" / "reproduction").glob("*.jsonl"):
-            build_data["force_include"][str(path)] = f"search/papers/reproduction/{path.name}"
+        # The server shows the one under /help, and the other beside what the papers print.
+        deploy = Path(self.root) / "deploy"
+        build_data["force_include"][str(deploy / "docs")] = "service/help"
+        build_data["force_include"][str(deploy / "reproduction")] = "search/papers/reproduction"
         every = os.environ.get("REFLECTORY_WHEEL_KERNELS") == "all"
         for path in build_all(Path(self.root) / "build" / "kernels", every=every):
             build_data["force_include"][str(path)] = f"models/kernels/prebuilt/{path.name}"

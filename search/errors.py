@@ -6,6 +6,7 @@ SearchError
 │   └── ReportRefused   a worker said what cannot be: its attempt ends as failed
 ├── UnknownName         the papers have no table, row or system of this name: take another
 ├── DataError           a data file is missing or damaged: put the named file right
+├── BadResults          a line of a file of trainings is none: put it right, or take it out
 ├── TaskUnresolved      a task was asked about data that nobody looked at: a bug of ours
 ├── OriginalUnresolved  the same of a model that a study compresses: a bug of ours
 ├── TrainingDiverged    a loss or a gradient is NaN or Inf: the trial is infeasible

@@ -10,12 +10,14 @@ from pydantic import Field, ValidationError
 
 from models.spec import Spec
 from search.documents.papers import RowEntry
+from search.errors import SearchError
+from search.papers.row import SEEDED
 from search.papers.verdicts import Measured
 
 _DIGITS = 12
 
 
-class BadResults(Exception):
+class BadResults(SearchError):
     """A line of a file of results is none; the message names the file and the line."""
 
 
@@ -94,7 +96,7 @@ class Cell(Spec):
 def document_for(row: RowEntry, seed: int) -> dict[str, Any]:
     """The study of a row with another seed: of the training, and of what its task draws."""
     task = row.spec["task"]
-    moved = {name: seed for name in ("split_seed", "seed") if name in task}
+    moved = {name: seed for name in SEEDED if name in task}
     return {
         **row.spec,
         "name": row.spec["name"].replace("seed 0", f"seed {seed}"),

@@ -1,4 +1,4 @@
-"""The papers' tables with what trainings of their rows came to, as this version was built with."""
+"""The papers' tables with the results of the trainings that this version was built with."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def _measured(row: RowEntry, cells: Sequence[Cell]) -> RowEntry:
     found = [
         FoundNetwork(network=cell.network, parameters=cell.parameters)
         for cell in cells
-        if row.system == SEARCHED and not cell.unfinished
+        if row.system == SEARCHED and cell.value is not None
     ]
     verdict = judge(row, [cell.measured for cell in cells])
     return row.model_copy(update={"verdict": verdict, "found": tuple(found)})

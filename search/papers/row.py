@@ -14,7 +14,7 @@ from search.documents.papers import Claim, Direction, RowEntry, Source
 from search.tasks import AnyTask
 from search.training.trial_spec import TrainingSpec
 
-_SEEDED = ("split_seed", "seed")
+SEEDED = ("split_seed", "seed")
 """Fields of tasks that a repetition moves: what is set aside, and what is generated."""
 
 _OPERATIONS_A_SECOND = 18e9
@@ -199,7 +199,7 @@ def by_updates(training: TrainingSpec, *, updates: int, each: int) -> Recipe:
 def task_document(task: AnyTask, *, seed: int) -> dict[str, Any]:
     """The task as a study's document names it, with this seed of what it sets aside or draws."""
     fields = task.model_dump(mode="json", exclude={"facts"}, exclude_defaults=True)
-    moved = {name: seed for name in _SEEDED if name in type(task).model_fields}
+    moved = {name: seed for name in SEEDED if name in type(task).model_fields}
     return {"kind": task.kind, **fields, **moved}
 
 

@@ -15,7 +15,7 @@ def papers(
         str | None, typer.Argument(metavar="TABLE", help="One table; by default all, by name.")
     ] = None,
 ) -> None:
-    """Show the tables of the papers, or the rows of one: what is printed and misprinted.
+    """Show the tables of the papers, or the rows of one: what is printed, misprinted and measured.
 
     With --json each row has a study that is ready to be submitted.
     """

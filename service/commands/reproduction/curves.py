@@ -7,6 +7,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from search.documents.readable import NONE
 from search.papers.cells import Curve, CurvePoint
 from service.api.trials.schemas import EpochDocument
 
@@ -14,8 +15,6 @@ MOST_POINTS = 8
 """Of a curve that is kept."""
 _DIGITS = 4
 _BARS = "▁▂▃▄▅▆▇█"
-_NOTHING = "–"
-
 
 _QUANTITIES: Mapping[str, Callable[[CurvePoint], float | None]] = {
     "validation": lambda point: point.validation,
@@ -120,7 +119,7 @@ def curve_texts(curves: Mapping[str, Curve]) -> Iterator[tuple[str, ...]]:
 
 
 def _text(value: float | None) -> str:
-    return _NOTHING if value is None else f"{value:.3g}"
+    return NONE if value is None else f"{value:.3g}"
 
 
 def curves_as_csv(curves: Mapping[str, Mapping[int, Curve]]) -> str:
@@ -151,7 +150,7 @@ def bars(curve: Curve, name: str) -> str:
     found = [_QUANTITIES[name](point) for point in curve]
     known = [value for value in found if value is not None and math.isfinite(value)]
     if not known or len(known) != len(found):
-        return _NOTHING
+        return NONE
     values = [math.log(value) for value in known] if min(known) > 0 else known
     low, span = min(values), max(values) - min(values)
     heights = (0 if span == 0 else (value - low) / span for value in values)

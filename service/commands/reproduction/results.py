@@ -97,7 +97,8 @@ class Result:
 
     def texts(self) -> tuple[str, ...]:
         """The row as it is shown, in the order of `HEADINGS`."""
-        verdict, cells = self.verdict, self.cells
+        verdict = self.verdict
+        cells = [cell for cell in self.cells if cell.value is not None]
         return (
             self.row.key,
             _printed(self.row.claim),

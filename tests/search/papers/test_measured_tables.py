@@ -1,5 +1,7 @@
 """Tables with what was measured: by the cells that the project keeps."""
 
+from pathlib import Path
+
 import pytest
 
 from search.errors import UnknownName
@@ -7,9 +9,8 @@ from search.papers import SEARCHED, TABLES
 from search.papers.cells import cells_of, read_cells
 from search.papers.measured_tables import measured_entries, measured_table
 from search.papers.verdicts import judge
-from tests.test_docs import ROOT
 
-FOLDER = ROOT / "deploy/reproduction"
+FOLDER = Path(__file__).parents[3] / "deploy/reproduction"
 
 
 @pytest.mark.parametrize("name", TABLES)
