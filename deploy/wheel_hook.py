@@ -34,9 +34,10 @@ class KernelsHook(BuildHookInterface[Any]):
         from models.kernels.prebuilt import build_all
 
         # The server shows the one under /help, and the other beside what the papers print.
-        deploy = Path(self.root) / "deploy"
-        build_data["force_include"][str(deploy / "docs")] = "service/help"
-        build_data["force_include"][str(deploy / "reproduction")] = "search/papers/reproduction"
+        docs = Path(self.root) / "deploy" / "docs"
+        trainings = Path(self.root) / "deploy" / "reproduction"
+        build_data["force_include"][str(docs)] = "service/help"
+        build_data["force_include"][str(trainings)] = "search/papers/reproduction"
         every = os.environ.get("REFLECTORY_WHEEL_KERNELS") == "all"
         for path in build_all(Path(self.root) / "build" / "kernels", every=every):
             build_data["force_include"][str(path)] = f"models/kernels/prebuilt/{path.name}"
