@@ -55,10 +55,13 @@ def _eta(study: StudyRecord, budget: Budget, tally: Tally, epochs_left: int | No
     """Seconds to the end at the pace so far, or to the end of the wall budget if that is sooner."""
     if study.state in ENDED:
         return 0.0
-    done = ended_after_dispatch(tally.counts)
-    left = max(0, budget.trials - done)
-    if epochs_left is not None:
-        done, left = tally.epochs_trained, epochs_left
+    if epochs_left is None:
+        # Whole trainings count as trials: of long ones there is a pace before the first has ended.
+        whole = tally.epochs_trained / budget.epochs
+        done = max(float(ended_after_dispatch(tally.counts)), whole)
+        left = max(0.0, budget.trials - done)
+    else:
+        done, left = float(tally.epochs_trained), float(epochs_left)
     estimates: list[float] = []
     if done > 0:
         estimates.append(study.running_seconds / done * left)

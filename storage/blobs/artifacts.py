@@ -3,12 +3,12 @@
 import errno
 import hashlib
 import re
-import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
+from io import SEEK_END
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, Protocol
 
 from storage.errors import (
     ArtifactDamaged,
@@ -17,8 +17,6 @@ from storage.errors import (
 )
 from storage.records import ArtifactRecord
 
-_CHUNK_BYTES = 1 << 20
-_SPOOLED_BYTES = 8 << 20
 FULL = (errno.ENOSPC, errno.EDQUOT)
 DIGEST = re.compile(r"[0-9a-f]{64}")
 """What an artifact's id looks like."""
@@ -132,11 +130,11 @@ def store_stream(
     expected_sha256: str | None = None,
     check: Callable[[BinaryIO], None] | None = None,
 ) -> ArtifactRecord:
-    """Store all that a stream gives, under its digest.
+    """Store all that a stream gives from its beginning, under its digest; it is read twice.
 
     Args:
         store: where to.
-        stream: read to its end, in pieces.
+        stream: one that can be set back; read in pieces.
         at: the time of the record.
         expected_sha256: what the sender says the digest is; without it, the stream is what it is.
         check: is given all of it before anything is stored, and raises what it has against it.
@@ -145,21 +143,17 @@ def store_stream(
         ArtifactDamaged: if the digest is not the expected one; nothing is stored then.
         StoreFull: if there is no room; nothing is stored then.
     """
-    with (
-        full_told(Path(tempfile.gettempdir())),
-        closing(tempfile.SpooledTemporaryFile(max_size=_SPOOLED_BYTES)) as spool,
-    ):
-        content = cast("BinaryIO", spool)
-        digest, size = copy(stream, content)
-        if expected_sha256 is not None and digest != expected_sha256.lower():
-            raise ArtifactDamaged(
-                f"{size} bytes have the digest {digest}, announced was {expected_sha256[:80]!r}"
-            )
-        content.seek(0)
-        if check is not None:
-            check(content)
-            content.seek(0)
-        store.write(digest, content)
+    digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    size = stream.seek(0, SEEK_END)
+    if expected_sha256 is not None and digest != expected_sha256.lower():
+        raise ArtifactDamaged(
+            f"{size} bytes have the digest {digest}, announced was {expected_sha256[:80]!r}"
+        )
+    if check is not None:
+        stream.seek(0)
+        check(stream)
+    stream.seek(0)
+    store.write(digest, stream)
     return ArtifactRecord(sha256=digest, size=size, created_at=at)
 
 
@@ -170,16 +164,6 @@ def restore_if_missing(store: ArtifactStore, artifact_id: str, stream: BinaryIO)
     except ArtifactNotFound:
         stream.seek(0)
         store.write(artifact_id, stream)
-
-
-def copy(source: BinaryIO, target: BinaryIO) -> tuple[str, int]:
-    """Copy to the end; the digest and the number of the bytes."""
-    digest, size = hashlib.sha256(), 0
-    while chunk := source.read(_CHUNK_BYTES):
-        digest.update(chunk)
-        target.write(chunk)
-        size += len(chunk)
-    return digest.hexdigest(), size
 
 
 def not_found(artifact_id: str) -> ArtifactNotFound:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from storage.blobs.artifacts import DIGEST, FULL, ArtifactStore, copy, full_told, not_found
+from storage.blobs.artifacts import DIGEST, FULL, ArtifactStore, full_told, not_found
 from storage.errors import (
     ArtifactDamaged,
     ArtifactNotFound,
@@ -23,6 +23,7 @@ from storage.errors import (
 
 _log = logging.getLogger(__name__)
 _UNFINISHED = ".unfinished-"
+_CHUNK_BYTES = 1 << 18
 
 
 class LocalArtifactStore:
@@ -82,11 +83,14 @@ class LocalArtifactStore:
             with os.fdopen(descriptor, "wb") as writer:
                 # Tells a sweep that this writer lives; the kernel lets go of it with the process.
                 fcntl.flock(writer, fcntl.LOCK_EX)
-                digest, _ = copy(content_body, writer)
+                digest = hashlib.sha256()
+                while chunk := content_body.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+                    writer.write(chunk)
                 writer.flush()
                 os.fsync(writer.fileno())
-            if digest != artifact_id:
-                raise ArtifactDamaged(f"the bytes sent as {artifact_id} have the digest {digest}")
+            if (found := digest.hexdigest()) != artifact_id:
+                raise ArtifactDamaged(f"the bytes sent as {artifact_id} have the digest {found}")
             unfinished.replace(path)
         except BaseException:
             unfinished.unlink(missing_ok=True)

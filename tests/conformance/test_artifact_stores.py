@@ -65,10 +65,16 @@ class Trickle(io.RawIOBase):
         self._content = io.BytesIO(content)
         self._breaks_after = breaks_after
 
-    def read(self, size: int = -1) -> bytes:
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:
         if self._breaks_after is not None and self._content.tell() >= self._breaks_after:
             raise ConnectionResetError("the sender went away")
-        return self._content.read(min(self.at_once, size) if size >= 0 else self.at_once)
+        return self._content.readinto(memoryview(buffer)[: self.at_once])
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._content.seek(offset, whence)
 
 
 class Blocked(Trickle):

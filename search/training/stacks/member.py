@@ -30,6 +30,8 @@ _OUTCOMES: Final[Mapping[str, Literal["stopped", "paused"]]] = {
 """What becomes of training that ends before its last epoch, by the verdict."""
 _SAVING_SHARE: Final = 1 / 20
 """Of a trial's time, that storing its state may take."""
+_STORED_BYTES_PER_SECOND: Final = 50e6
+"""What agent and service pass on, with a core: hashed three times, sent, and written twice."""
 _LONGEST_PAUSE_SECONDS: Final = 300.0
 """Until the next time, however long storing took: the store may have been away for a while."""
 _REPEATED_SHARE: Final = 1 / 100
@@ -47,7 +49,7 @@ def pause_between_saves(
     Args:
         least_seconds: what the job says; 0: there is no pause.
         trained_seconds: for how long the trial has been trained here.
-        saving_seconds: how long storing took the last time: seconds, for a large network.
+        saving_seconds: what storing took the last time: seconds, for a large network.
     """
     if not least_seconds:
         return 0.0
@@ -402,9 +404,12 @@ class Member:
             generators={"order": self.order_at_epoch_start, **numbers.generators},
             carried={str(part): tensor for part, tensor in enumerate(numbers.carried)},
         )
-        self.entry.hooks.save(to_bytes(state, job=self.job))
+        content = to_bytes(state, job=self.job)
+        self.entry.hooks.save(content)
         self._saved_at = time.monotonic()
-        self._saving_seconds = self._saved_at - begun
+        # Training does not wait for the way to the store, but its machine has the work.
+        stored_seconds = len(content) / _STORED_BYTES_PER_SECOND
+        self._saving_seconds = self._saved_at - begun + stored_seconds
 
     def use_best(self) -> None:
         """Give the module the best epoch's numbers.

@@ -1,0 +1,68 @@
+"""How long a study still takes, about: at its pace so far, from the first epochs on."""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from search.fronts.figures import Figures
+from search.fronts.study_progress import progress
+from storage.records import TrialCounts, TrialState
+from storage.repositories.attempts import DeviceTime
+from storage.repositories.studies import Studies
+from storage.repositories.tallies import Tally
+from tests.service.site import Site
+
+TRIALS = 4
+EPOCHS = 10
+BUDGET = {"trials": TRIALS, "epochs": EPOCHS}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Generator[Site]:
+    made = Site(tmp_path)
+    yield made
+    made.close()
+
+
+def _left(site: Site, *, epochs: int, ended: int = 0, seconds: float = 100, **budget: Any) -> Any:
+    study = site.study(budget={**BUDGET, **budget}, sampler={"kind": "random"})
+    counts = TrialCounts(
+        by_state={TrialState.COMPLETE: ended, TrialState.RUNNING: 1},
+        dispatched=ended + 1,
+        refused=0,
+    )
+    tally = Tally(
+        counts, epochs, measuring_seconds=0.0, device_time=DeviceTime(seconds, by_the_clock=False)
+    )
+    with site.database.write() as session:
+        Studies(session).add_running_seconds(study.id, seconds)
+    with site.database.read() as session:
+        return progress(session, Studies(session).get(study.id), Figures(), tally).eta_seconds
+
+
+def test_nothing_is_known_before_the_first_epoch(site: Site) -> None:
+    assert _left(site, epochs=0) is None
+
+
+def test_there_is_a_pace_before_the_first_trial_has_ended(site: Site) -> None:
+    # 5 of 40 epochs in 100 seconds.
+    assert _left(site, epochs=5) == pytest.approx(700)
+
+
+def test_trials_that_ended_count_as_such_however_few_epochs_they_had(site: Site) -> None:
+    assert _left(site, epochs=8, ended=2) == pytest.approx(100)
+
+
+def test_those_that_are_nearly_there_count_too(site: Site) -> None:
+    # One has ended, one has 8 of 10 epochs: 1.8 trials in 90 seconds.
+    assert _left(site, epochs=18, ended=1, seconds=90) == pytest.approx(110)
+
+
+def test_it_is_no_longer_than_the_budget_of_seconds(site: Site) -> None:
+    assert _left(site, epochs=5, wall_seconds=250) == pytest.approx(150)
+
+
+def test_more_epochs_than_were_planned_leave_nothing(site: Site) -> None:
+    assert _left(site, epochs=TRIALS * EPOCHS + 3, ended=TRIALS - 1) == 0
