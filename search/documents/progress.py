@@ -39,7 +39,11 @@ class StudyProgress(Spec):
     """How many trials are on the front; null from older servers."""
     measuring_share: float
     """Share of the running time in which the measurement lock was in use."""
+    share: float | None = None
+    """How much of the budget is used up, from 0 to 1, by the part of it of which most is; epochs of
+    trials that train count. Null from older servers."""
     eta_seconds: float | None
+    """Seconds to the end at the pace so far; null before the first epoch."""
 
     @property
     def steps(self) -> tuple[int, int]:

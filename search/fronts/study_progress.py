@@ -7,7 +7,7 @@ from search.documents.progress import StudyProgress, TrialTotals
 from search.fronts.figures import Figures
 from search.samplers import AnySampler, Sampler
 from search.studies import ENDED, Budget, ended_after_dispatch
-from storage.records import StudyRecord, TrialCounts, TrialState
+from storage.records import StudyRecord, StudyState, TrialCounts, TrialState
 from storage.repositories.tallies import Tally
 
 _SAMPLER: TypeAdapter[AnySampler] = TypeAdapter(AnySampler)
@@ -22,6 +22,7 @@ def progress(
     tally = tally or figures.tally(session, study)
     wall = study.running_seconds
     epochs_left = _epochs_left(study, budget, tally.epochs_trained)
+    share = _share(study, budget, tally, epochs_left)
     standing = figures.standing(session, study)
     return StudyProgress(
         trials=_totals(tally.counts, budget.trials),
@@ -32,7 +33,8 @@ def progress(
         hypervolume=standing.hypervolume,
         front_points=len(standing.front),
         measuring_share=min(1.0, tally.measuring_seconds / wall) if wall > 0 else 0.0,
-        eta_seconds=_eta(study, budget, tally, epochs_left),
+        share=share,
+        eta_seconds=_eta(study, share),
     )
 
 
@@ -51,20 +53,27 @@ def _epochs_left(study: StudyRecord, budget: Budget, trained: int) -> int | None
     return 0 if study.state in ENDED else max(0, budget.trials * budget.epochs - trained)
 
 
-def _eta(study: StudyRecord, budget: Budget, tally: Tally, epochs_left: int | None) -> float | None:
-    """Seconds to the end at the pace so far, or to the end of the wall budget if that is sooner."""
+def _share(study: StudyRecord, budget: Budget, tally: Tally, epochs_left: int | None) -> float:
+    """How much of the budget is used up, by the part of it of which most is."""
+    if study.state == StudyState.FINISHED:
+        return 1.0
+    trained = tally.epochs_trained
+    if epochs_left is None:
+        # Trials that train count by their epochs: long ones move on before the first has ended.
+        whole = max(float(ended_after_dispatch(tally.counts)), trained / budget.epochs)
+        used = whole / budget.trials
+    else:
+        used = trained / (budget.trials * budget.epochs)
+    spent = (
+        (trained, budget.total_epochs),
+        (study.running_seconds, budget.wall_seconds),
+        (tally.device_time.seconds / 3600, budget.device_hours),
+    )
+    return min(1.0, max([used, *(some / most for some, most in spent if most is not None)]))
+
+
+def _eta(study: StudyRecord, share: float) -> float | None:
+    """Seconds to the end at the pace so far."""
     if study.state in ENDED:
         return 0.0
-    if epochs_left is None:
-        # Whole trainings count as trials: of long ones there is a pace before the first has ended.
-        whole = tally.epochs_trained / budget.epochs
-        done = max(float(ended_after_dispatch(tally.counts)), whole)
-        left = max(0.0, budget.trials - done)
-    else:
-        done, left = float(tally.epochs_trained), float(epochs_left)
-    estimates: list[float] = []
-    if done > 0:
-        estimates.append(study.running_seconds / done * left)
-    if budget.wall_seconds is not None:
-        estimates.append(max(0.0, budget.wall_seconds - study.running_seconds))
-    return min(estimates) if estimates else None
+    return study.running_seconds * (1 - share) / share if share > 0 else None

@@ -14,7 +14,6 @@ from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
-    MofNCompleteColumn,
     Progress,
     TaskID,
     TextColumn,
@@ -185,7 +184,7 @@ class LiveView:
         self._bar = Progress(
             TextColumn("[bold]{task.fields[name]}[/]"),
             BarColumn(bar_width=None),
-            MofNCompleteColumn(),
+            TextColumn("{task.fields[steps]}"),
             TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"),
             console=self._console,
@@ -198,7 +197,7 @@ class LiveView:
             console=self._console,
         )
         self._task = self._bar.add_task(
-            "trials", total=study.progress.steps[1], name=escape(study.name), left=""
+            "budget", total=1.0, name=escape(study.name), steps="", left=""
         )
         self._files: dict[str, TaskID] = {}
         self._outcomes: RenderableType = ""
@@ -233,8 +232,8 @@ class LiveView:
         done, total = study.progress.steps
         self._bar.update(
             self._task,
-            total=total,
-            completed=done,
+            completed=study.progress.share or 0.0,
+            steps=f"{done}/{total}",
             left=_time_left(study),
         )
         self._outcomes = _counts(study.progress.trials, study)

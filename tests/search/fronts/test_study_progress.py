@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from search.documents.progress import StudyProgress
 from search.fronts.figures import Figures
 from search.fronts.study_progress import progress
 from storage.records import TrialCounts, TrialState
@@ -26,7 +27,9 @@ def site(tmp_path: Path) -> Generator[Site]:
     made.close()
 
 
-def _left(site: Site, *, epochs: int, ended: int = 0, seconds: float = 100, **budget: Any) -> Any:
+def _progress(
+    site: Site, *, epochs: int, ended: int = 0, seconds: float = 100, **budget: Any
+) -> StudyProgress:
     study = site.study(budget={**BUDGET, **budget}, sampler={"kind": "random"})
     counts = TrialCounts(
         by_state={TrialState.COMPLETE: ended, TrialState.RUNNING: 1},
@@ -39,7 +42,11 @@ def _left(site: Site, *, epochs: int, ended: int = 0, seconds: float = 100, **bu
     with site.database.write() as session:
         Studies(session).add_running_seconds(study.id, seconds)
     with site.database.read() as session:
-        return progress(session, Studies(session).get(study.id), Figures(), tally).eta_seconds
+        return progress(session, Studies(session).get(study.id), Figures(), tally)
+
+
+def _left(site: Site, **given: Any) -> float | None:
+    return _progress(site, **given).eta_seconds
 
 
 def test_nothing_is_known_before_the_first_epoch(site: Site) -> None:
@@ -60,8 +67,23 @@ def test_those_that_are_nearly_there_count_too(site: Site) -> None:
     assert _left(site, epochs=18, ended=1, seconds=90) == pytest.approx(110)
 
 
-def test_it_is_no_longer_than_the_budget_of_seconds(site: Site) -> None:
-    assert _left(site, epochs=5, wall_seconds=250) == pytest.approx(150)
+@pytest.mark.parametrize(
+    ("budget", "share"),
+    [
+        ({}, 5 / 40),
+        ({"wall_seconds": 250}, 0.4),
+        ({"total_epochs": 20}, 0.25),
+        ({"device_hours": 200 / 3600}, 0.5),
+        ({"wall_seconds": 250, "total_epochs": 6, "device_hours": 1}, 5 / 6),
+    ],
+    ids=lambda given: "+".join(given) if isinstance(given, dict) else None,
+)
+def test_the_part_of_the_budget_counts_of_which_most_is_used(
+    site: Site, budget: dict[str, float], share: float
+) -> None:
+    found = _progress(site, epochs=5, **budget)
+    assert found.share == pytest.approx(share)
+    assert found.eta_seconds == pytest.approx(100 * (1 - share) / share)
 
 
 def test_more_epochs_than_were_planned_leave_nothing(site: Site) -> None:
