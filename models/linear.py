@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from models.forms import Form, Whole
 from models.hooks import CachesForms
 from models.math.initialisation import glorot_uniform_, normal_
+from models.math.products import affine
 from models.math.weight_norm import NormalisedRows
 from models.quantization import Matrices, Quantised, Scheme
 from models.spec import Slot
@@ -159,7 +160,7 @@ class Affine(nn.Module, Quantised):
 
     def forward(self, x: Tensor) -> Tensor:
         """`[..., in]` -> `[..., G*out]`."""
-        return nn.functional.linear(x, self.plain_weight(), self.bias)
+        return affine(x, self.plain_weight(), self.bias)
 
     def draw_normal_(self, deviation: float, *, generator: torch.Generator) -> None:
         """Start W anew from N(0, deviation^2), in place."""

@@ -7,11 +7,11 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from models.forms.form import Form
 from models.kernels.calls import Kind, Packed
 from models.kernels.choice import Backend
+from models.math.products import affine
 
 State: TypeAlias = tuple[Tensor, ...]
 """A cell's state: tensors `[B, n]`, of which the first, h, is what the next layer reads."""
@@ -37,7 +37,7 @@ class PlainInputs:
     def projections(self) -> Tensor:
         """What they add to the gates, `[T, B, G*n]`."""
         if not self._is_narrow():
-            return F.linear(self.x, self.weight, self.bias)
+            return affine(self.x, self.weight, self.bias)
         # The gradient of a matrix is made in the matrix's own order, and few columns take CPUs
         # twice as long as few rows.
         rows, matrix = self.x.flatten(0, -2), self.weight.t().contiguous()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from models.forms.form import Form, Whole
+from models.math.products import product
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +43,7 @@ class DenseForm(Form):
 
     def matmul(self, x: Tensor, addend: Tensor | None = None) -> tuple[Tensor, ...]:
         """`x W_g^T + addend_g` for each g; `addend` is `[B, G*out]`."""
-        result = (
-            x @ self._transposed if addend is None else torch.addmm(addend, x, self._transposed)
-        )
+        result = product(x, self._transposed, addend)
         num_matrices = self.weight.shape[0]
         return (result,) if num_matrices == 1 else result.chunk(num_matrices, dim=-1)
 

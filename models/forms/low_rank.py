@@ -10,6 +10,7 @@ from torch import Tensor
 from models.forms.dense import DenseForm
 from models.forms.form import Form, Thin, addends_of_each, factored_form_pays
 from models.math.precision import raised
+from models.math.products import product
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,23 +78,17 @@ class LowRankForm(Form):
 
     def project(self, x: Tensor) -> Tensor:
         """`x R^T` for each R, side by side: `[B, in]` -> `[B, (G/s)*d]`."""
-        return x @ self._right_transposed
+        return product(x, self._right_transposed)
 
     def expand(self, inner: Tensor, x: Tensor, addend: Tensor | None = None) -> tuple[Tensor, ...]:
         """`inner L_g^T + x * D_g + addend_g` for each g; `inner` as `project` gives it."""
         num_right, rank, _ = self.right.shape
         if num_right == 1:
-            left = self._left_transposed[0]
-            result = inner @ left if addend is None else torch.addmm(addend, inner, left)
+            result = product(inner, self._left_transposed[0], addend)
             parts = (result,) if self.shared_by == 1 else result.chunk(self.shared_by, dim=-1)
         else:
             inner = inner.view(-1, num_right, rank).transpose(0, 1)
-            result = (
-                torch.bmm(inner, self._left_transposed)
-                if addend is None
-                else torch.baddbmm(addend, inner, self._left_transposed)
-            )
-            parts = _split(result, self.shared_by)
+            parts = _split(product(inner, self._left_transposed, addend), self.shared_by)
         if self.diagonal is None:
             return parts
         return tuple(
