@@ -555,6 +555,8 @@ class TrialCounts:
     dispatched: int
     refused: int
     """Infeasible ones that never were: they cost no budget."""
+    under_way: int = 0
+    """Of the dispatched, those that have not ended."""
     confirmations: int = 0
     """Those that the study adds when the search is over, which repeat points of the front or train
     them further; not among the dispatched."""

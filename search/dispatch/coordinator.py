@@ -52,7 +52,7 @@ from search.training.jobs import MEASURE_JOBS, Job
 from storage.accounts.quotas import Quotas
 from storage.endings import AttemptCause
 from storage.engine import Database
-from storage.errors import ClaimLost, DatabaseUnavailable, NotFound
+from storage.errors import ClaimLost, Conflict, DatabaseUnavailable, NotFound
 from storage.records import AttemptKind, AttemptRecord, StudyRecord
 from storage.repositories.attempts import Attempts
 
@@ -580,15 +580,18 @@ class Coordinator:
 
     @contextmanager
     def _while_ours(self, study_id: str) -> Generator[None]:
-        """Leave a study alone that is another's.
+        """Leave a study alone that is another's, and read one anew that was changed meanwhile.
 
-        What runs of it ends by itself: its leases are over.
+        What runs of another's ends by itself: its leases are over.
         """
         try:
             with bound(study_id=study_id):
                 yield
         except ClaimLost as error:
             self._forget_anothers(study_id, error)
+        except Conflict as error:
+            _log.warning("a study was changed", extra={"study_id": study_id, "reason": error})
+            self._forget(study_id)
 
     def _without_database(self, error: Exception) -> None:
         """Forget where each study stood: it is read anew when there is an answer.

@@ -61,7 +61,10 @@ class Importance(Spec):
 class HypervolumePoint(Spec):
     """The front from the moment on that a trial changed it."""
 
-    trial: int | None = Field(description="the trial that came onto the front, the last of several")
+    trial: int | None = Field(
+        description="the trial that came onto the front, the last of several; where points have "
+        "only left, as they broke a limit when they were measured, the newest that stays"
+    )
     epochs_trained: int | None = Field(description="by all trials of the study, until then")
     wall_seconds: float | None = Field(description="in state running, until then")
     at: datetime

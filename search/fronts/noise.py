@@ -22,12 +22,13 @@ class Noise:
 
     samples: int
 
-    def variance(self, quality: float, interval: tuple[float, float] | None = None) -> float:
-        """That of one quality; of its mean over seeds, where their 95 % interval is known."""
-        if interval is not None:
-            return ((interval[1] - interval[0]) / 2 / _TWO_SIDED) ** 2
+    def variance(self, quality: float, standard_error: float = 0.0) -> float:
+        """That of one quality, or of a mean over seeds with their standard error.
+
+        All seeds are judged by the same samples: a mean is no surer than one of them.
+        """
         share = min(max(quality, 0.0), 1.0)
-        return share * (1 - share) / self.samples
+        return max(share * (1 - share) / self.samples, standard_error**2)
 
     def half_width(self, quality: float) -> float:
         """Half of the 95 % interval round a quality."""

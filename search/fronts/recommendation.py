@@ -23,8 +23,8 @@ class Candidate:
     trial: int
     quality: float
     cost: float
-    interval: tuple[float, float] | None = None
-    """Where the mean over its seeds lies; null for a single seed."""
+    standard_error: float = 0.0
+    """Of the mean over its seeds; 0 for a single one, of which it is not known."""
 
 
 def cost_of(infos: Sequence[ObjectiveInfo]) -> Objective | None:
@@ -118,11 +118,11 @@ class _Front:
 
     def within_noise(self, noise: Noise) -> Candidate:
         best = self.best
-        most = noise.variance(best.quality, best.interval)
+        most = noise.variance(best.quality, best.standard_error)
         return self.smallest(
             lambda point: (
                 self.loss(point)
-                <= noise.margin(most, noise.variance(point.quality, point.interval))
+                <= noise.margin(most, noise.variance(point.quality, point.standard_error))
             )
         )
 

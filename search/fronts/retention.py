@@ -11,7 +11,7 @@ from search.documents.export_kinds import CHECKPOINT, SAMPLES
 from search.exports import MADE_ROLES
 from search.fronts.dominance import front_of
 from search.fronts.pareto import objective_infos
-from search.fronts.unmeasured import may_be_on_front
+from search.fronts.unmeasured import may_be_on_front, may_come_forward
 from search.studies import StudySpec, needed_checkpoints
 from storage.batches import batched
 from storage.blobs.artifacts import ArtifactStore
@@ -117,6 +117,8 @@ class Retention(Background):
             if spec.retention.keep == "front" and study.state != StudyState.FINISHED:
                 infos = objective_infos(spec.task, spec.objectives)
                 kept |= {trial.number for trial in may_be_on_front(complete, infos)}
+                if spec.limits.are_on_speed:
+                    kept |= {trial.number for trial in may_come_forward(complete, infos)}
             stored = ArtifactRows(session).of_roles(study_id, _WITH_A_CHECKPOINT)
         to_drop: dict[tuple[str, int], list[str]] = {}
         for trial in complete:

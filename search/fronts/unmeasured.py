@@ -75,6 +75,19 @@ def may_be_on_front(trials: Sequence[_T], infos: Sequence[ObjectiveInfo]) -> lis
     return may_join(trials, infos, by_stored_bounds)
 
 
+def may_come_forward(trials: Sequence[_T], infos: Sequence[ObjectiveInfo]) -> list[_T]:
+    """Those that no measured trial dominates: all that do may break a limit on speed yet."""
+    kinds = [OBJECTIVE_KINDS[info.name] for info in infos]
+    known = [
+        (trial, _losses(infos, values))
+        for trial in filter(is_eligible, trials)
+        if None not in (values := [kind.value(trial) for kind in kinds])
+    ]
+    measured = [losses for trial, losses in known if trial.measurement_id is not None]
+    points = np.array(measured).reshape(-1, len(infos))
+    return [trial for trial, losses in known if not _is_dominated(np.array(losses), points)]
+
+
 def best_ends(predictions: Predictions) -> Guess:
     """Trials guessed at the better ends of what is predicted of them."""
     return _guess(predictions, optimistic)

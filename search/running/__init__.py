@@ -22,6 +22,7 @@ from search.running.trial_endings import (
     end_trial,
     ended_with,
     let_go,
+    still_stands,
 )
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "lose",
     "may_be_guilty",
     "measurement_id",
+    "still_stands",
     "token_digest",
     "why_given_up",
 ]

@@ -69,6 +69,11 @@ class KnownTrials:
             return TrialCounts(
                 by_state=totals,
                 dispatched=of[_DISPATCHED],
+                under_way=sum(
+                    n
+                    for (state, what), n in self._counts.items()
+                    if what == _DISPATCHED and not state.has_ended
+                ),
                 refused=refused,
                 confirmations=of[_CONFIRMATIONS],
                 untold=of[_UNTOLD],

@@ -69,9 +69,9 @@ class StoreWatch(Background):
         for study in ours:
             why = trouble or over.get(study.tenant)
             if why is not None and study.state != StudyState.PAUSED:
-                if self._is_making_room(study.id):
-                    continue
                 cause, detail = why
+                if cause is not StudyCause.STORE_AWAY and self._is_making_room(study.id):
+                    continue
                 _log.error("a study waits", extra={"study_id": study.id, "reason": detail})
                 with self._database.write() as session:
                     hold(session, study.id, cause=cause, detail=detail)

@@ -39,6 +39,14 @@ def end_trial(
     return trial
 
 
+def still_stands(session: Session, trial: TrialRecord) -> bool:
+    """Whether a trial is in the state in which it was read, and stays so in this transaction.
+
+    What was read before it may have been ended since, by another thread or a user.
+    """
+    return Trials(session).get(trial.study_id, trial.number).state is trial.state
+
+
 def begin_trial(session: Session, trial: TrialRecord) -> None:
     """Have a trial's row and an event say that an attempt works on it.
 

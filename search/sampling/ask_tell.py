@@ -243,19 +243,23 @@ class AskTellLoop:
             study = Studies(session).get(self._study.id)
             standing = self.figures.standing(session, study)
             before, self._front = self._front, [trial.number for trial in standing.front]
-            new = [trial for trial in standing.front if trial.number not in before]
-            if not new:
-                # Points leave a front only when others come onto it.
+            if set(self._front) == set(before):
                 return
             epochs = Metrics(session).epochs_trained(study.id)
         wall_seconds = study.running_seconds + self._uncounted_seconds()
         # The row and what it does not count yet are read one after the other.
         self._wall_seconds = max(self._wall_seconds, wall_seconds)
-        last = max(new, key=lambda trial: (trial.finished_at or study.created_at, trial.number))
+        # Where points have only left, as they broke a limit when they were measured, none is new.
+        new = [trial for trial in standing.front if trial.number not in before]
+        last = max(
+            new or standing.front,
+            key=lambda trial: (trial.finished_at or study.created_at, trial.number),
+            default=None,
+        )
         payload: dict[str, Json] = {
             "trials": [*self._front],
             "hypervolume": standing.hypervolume,
-            "trial": last.number,
+            "trial": None if last is None else last.number,
             "epochs_trained": epochs,
             "wall_seconds": self._wall_seconds,
         }

@@ -14,7 +14,7 @@ from typing import Any, final
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from search.running import StudyContext, begin_trial, end_trial, let_go
+from search.running import StudyContext, begin_trial, end_trial, let_go, still_stands
 from search.samplers import NO_LIMIT, Choice, Question, Ranking, SamplerContext
 from storage.endings import TrialCause
 from storage.records import TrialCounts, TrialOrigin, TrialOutcome, TrialRecord, TrialState
@@ -251,7 +251,8 @@ class Decisions:
         with self._study.database.write() as session:
             for trial in rest:
                 why = f"paused at epoch {trial.epochs_trained} when the search was over"
-                _leave(session, trial, why)
+                if still_stands(session, trial):
+                    _leave(session, trial, why)
         return True
 
     def _now(self) -> object:

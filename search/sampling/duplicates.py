@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from search.documents.export_kinds import SAMPLES
 from search.exports import MADE_ROLES
-from search.running import StudyContext, end_trial
+from search.running import StudyContext, end_trial, still_stands
 from search.studies import configuration_of, is_trained_afresh
 from search.training.trial_spec import AnyTrialSpec
 from storage.endings import TrialCause
@@ -64,6 +64,8 @@ class Duplicates:
             source = next(iter(_alike(repeat, known)), None)
             if source is not None:
                 with self._study.database.write() as session:
+                    if not still_stands(session, repeat):
+                        continue
                     _take_over(session, repeat, source.number)
                     return Trials(session).get(self._study.id, repeat.number)
         return None
@@ -142,7 +144,5 @@ def _take_over(session: Session, repeat: TrialRecord, number: int) -> None:
         repeat.study_id,
         repeat.number,
         state=TrialState.COMPLETE,
-        outcome=TrialOutcome.of(
-            source, cause=TrialCause.DUPLICATE, detail=str(number), violation=None
-        ),
+        outcome=TrialOutcome.of(source, cause=TrialCause.DUPLICATE, detail=str(number)),
     )

@@ -66,6 +66,11 @@ class Limits(Spec):
         "as short",
     )
 
+    @property
+    def are_on_speed(self) -> bool:
+        """Whether one of them takes a measurement to know whether it holds."""
+        return self.min_throughput_ratio is not None or self.latency_seconds is not None
+
 
 class MeasuredValues(Protocol):
     """What is known of a trial that was drawn, and maybe measured."""

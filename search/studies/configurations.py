@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ class OverSeeds:
     mean: float
     interval: tuple[float, float] | None
     """Where the mean over all seeds lies, by Student's t; null for a single seed."""
+    standard_error: float | None = None
+    """Of the mean, as these seeds differ; null for a single one."""
 
 
 def configuration_of(spec: Mapping[str, Any]) -> str:
@@ -101,8 +104,14 @@ def over_seeds(qualities: Sequence[float]) -> OverSeeds:
     """Mean and interval of at least one quality, each of another seed."""
     count, mean = len(qualities), _mean(qualities)
     half = half_width(qualities)
-    interval = None if half is None else (mean - half, mean + half)
-    return OverSeeds(seeds=count, mean=mean, interval=interval)
+    if half is None:
+        return OverSeeds(seeds=count, mean=mean, interval=None)
+    return OverSeeds(
+        seeds=count,
+        mean=mean,
+        interval=(mean - half, mean + half),
+        standard_error=statistics.stdev(qualities) / math.sqrt(count),
+    )
 
 
 def _mean(qualities: Sequence[float]) -> float:

@@ -474,7 +474,7 @@ class StudySpec(Spec):
     def needs_throughput(self) -> bool:
         """Whether trials are measured before they train: for an objective or for a limit."""
         measured = any(OBJECTIVE_KINDS[name].known == "measured" for name in self.objectives)
-        return measured or self.limits.min_throughput_ratio is not None or self.needs_latency
+        return measured or self.limits.are_on_speed or self.needs_latency
 
     @property
     def needs_latency(self) -> bool:

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from storage.accounts.audit import Audit
 from storage.endings import StudyCause
 from storage.engine import Database
-from storage.records import StudyRecord, StudyState, TrialCounts, TrialState
+from storage.records import StudyRecord, StudyState, TrialCounts
 from storage.repositories.events import Events
 from storage.repositories.studies import Studies
 
@@ -58,8 +58,7 @@ def enter(
 
 def ended_after_dispatch(counts: TrialCounts) -> int:
     """How much of the budget of trials is used up: those that ended, refused draws excepted."""
-    at_work = counts.by_state.get(TrialState.RUNNING, 0)
-    return counts.dispatched - at_work
+    return counts.dispatched - counts.under_way
 
 
 def priority_of(study: StudyRecord) -> int:

@@ -162,6 +162,7 @@ def _summed(rows: Sequence[_StateCounts]) -> TrialCounts:
     return TrialCounts(
         by_state={row.state: row.total for row in rows},
         dispatched=sum(row.dispatched for row in rows),
+        under_way=sum(row.dispatched for row in rows if not row.state.has_ended),
         refused=sum(
             row.total - row.dispatched - row.confirmations
             for row in rows

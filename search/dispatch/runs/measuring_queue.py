@@ -19,6 +19,7 @@ from search.running import (
     is_infeasible,
     is_suspect,
     may_be_guilty,
+    still_stands,
     why_given_up,
 )
 from search.spaces import slow
@@ -125,8 +126,9 @@ class Measuring:
             )
             number, state = trial.number, TrialState.INFEASIBLE
             with self._study.database.write() as session:
-                if trial.state == TrialState.QUEUED:
-                    end_trial(session, self._study.id, number, state=state, outcome=outcome)
+                if isinstance(trial, TrialRecord):
+                    if still_stands(session, trial):
+                        end_trial(session, self._study.id, number, state=state, outcome=outcome)
                 else:
                     Trials(session).note_violation(self._study.id, number, outcome)
 

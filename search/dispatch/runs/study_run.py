@@ -353,8 +353,12 @@ class StudyRun:
         enough = counts.dispatched >= self._study.spec.budget.trials
         if enough:
             return self._finish(None)
-        used_up = suggestions.are_used_up()
-        return self._finish(StudyCause.GRID_EXHAUSTED if used_up else StudyCause.NOTHING_FEASIBLE)
+        if suggestions.are_used_up():
+            return self._finish(StudyCause.GRID_EXHAUSTED)
+        if self._study.search_is_over and self._study.spec.budget.total_epochs is not None:
+            # Fewer epochs are left than a trial would take to its end.
+            return self._finish(StudyCause.BUDGET, "total_epochs")
+        return self._finish(StudyCause.NOTHING_FEASIBLE)
 
     def _look_at_measurements(self, study: StudyRecord, *, finishing: bool = False) -> bool:
         """Take in what was measured; whether that may have changed the front."""

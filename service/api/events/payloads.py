@@ -72,7 +72,9 @@ class FrontEvent(Happened):
 
     trials: list[int] = Field(description="all that are on it now")
     hypervolume: float | None
-    trial: int = Field(description="the last that came onto it")
+    trial: int | None = Field(
+        description="the last that came onto it; where points have only left, the newest that stays"
+    )
     epochs_trained: int
     wall_seconds: float
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from search.documents.fronts import ObjectiveInfo
 from search.fronts.noise import Noise, noise_of
 from search.fronts.recommendation import Candidate, recommend
+from search.studies.configurations import over_seeds
 from search.studies.spec import StudySpec
 from search.tasks.images.digits import Digits
 
@@ -101,3 +102,26 @@ def test_the_number_of_samples_is_that_of_the_task() -> None:
     assert noise == Noise(400)
     assert noise.half_width(0.95) == pytest.approx(0.021, abs=5e-4)
     assert noise_of(StudySpec.model_validate({"task": {"kind": "copy"}}).task) is None
+
+
+def test_seeds_that_differ_a_little_do_not_make_everything_noise() -> None:
+    """Two seeds have an interval of 12.7 standard errors to either side, which is no noise."""
+    pairs = {0: (0.82, 0.81), 1: (0.90, 0.89), 2: (0.95, 0.935)}
+    points = [
+        Candidate(trial, seeds.mean, 10.0 ** (trial + 2), seeds.standard_error or 0.0)
+        for trial, pair in pairs.items()
+        for seeds in [over_seeds(pair)]
+    ]
+    found = recommend(points, INFOS, noise=Noise(10_000))
+    assert found is not None
+    assert found.smallest_within_noise is not None
+    assert found.smallest_within_noise.trial == 2
+
+
+def test_a_mean_of_seeds_is_no_surer_than_the_samples_that_judge_it() -> None:
+    alike = over_seeds((0.9, 0.9))
+    assert alike.standard_error == 0
+    assert Noise(400).variance(0.9, alike.standard_error) == Noise(400).variance(0.9)
+    apart = over_seeds((0.8, 1.0))
+    assert apart.standard_error == pytest.approx(0.1)
+    assert Noise(400).variance(0.9, apart.standard_error or 0.0) == pytest.approx(0.01)

@@ -208,3 +208,19 @@ def test_what_is_dropped_cannot_be_had_any_more(site, retention) -> None:
     retention.sweep(older_than_seconds=0.0)
     with pytest.raises(ArtifactNotFound):
         site.store.open_reader(artifact.sha256)
+
+
+def test_what_an_unmeasured_trial_dominates_stays_until_it_is_known_to_be_fast_enough(
+    site, retention
+) -> None:
+    limits = {"min_throughput_ratio": 1.0}
+    study = site.study(**OBJECTIVES, limits=limits, retention={"keep": "front"})
+    site.run(study)
+    # 0 is not measured; 1 and 2 are, and 2 is worse than 1 in everything.
+    for number, (quality, size) in enumerate([(0.9, 500), (0.8, 600), (0.7, 700)]):
+        speed = {} if number == 0 else {"throughput": 100.0, "ratio": 2.0}
+        site.trial(study, number, quality=quality, parameters=size, **speed)
+        link(site, study, number, "checkpoint", f"checkpoint of {number}".encode())
+    retention.tidy()
+    kept = {number for number, found in roles(site, study).items() if "checkpoint" in found}
+    assert kept == {0, 1}

@@ -1,6 +1,7 @@
 """How long a study still takes, about: at its pace so far, from the first epochs on."""
 
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 from search.documents.progress import StudyProgress
 from search.fronts.figures import Figures
 from search.fronts.study_progress import progress
-from storage.records import TrialCounts, TrialState
+from storage.records import TrialCounts, TrialOrigin, TrialState
 from storage.repositories.attempts import DeviceTime
 from storage.repositories.studies import Studies
 from storage.repositories.tallies import Tally
+from storage.repositories.trials import Trials
 from tests.service.site import Site
 
 TRIALS = 4
@@ -35,6 +37,7 @@ def _progress(
         by_state={TrialState.COMPLETE: ended, TrialState.RUNNING: 1},
         dispatched=ended + 1,
         refused=0,
+        under_way=1,
     )
     tally = Tally(
         counts, epochs, measuring_seconds=0.0, device_time=DeviceTime(seconds, by_the_clock=False)
@@ -88,3 +91,25 @@ def test_the_part_of_the_budget_counts_of_which_most_is_used(
 
 def test_more_epochs_than_were_planned_leave_nothing(site: Site) -> None:
     assert _left(site, epochs=TRIALS * EPOCHS + 3, ended=TRIALS - 1) == 0
+
+
+def test_confirmations_use_up_nothing(site: Site) -> None:
+    """Those that run are no trials of the budget: what is done stays done."""
+    study = site.study(budget=BUDGET, sampler={"kind": "random"})
+    for number in range(TRIALS):
+        site.trial(study, number, quality=0.5, state=TrialState.STOPPED)
+    site.trial(study, TRIALS, state=TrialState.RUNNING)
+    with site.database.write() as session:
+        again = replace(
+            Trials(session).get(study.id, TRIALS),
+            number=TRIALS + 1,
+            origin=TrialOrigin.CONFIRMATION,
+            repeats=0,
+        )
+        Trials(session).add(again)
+
+    def share() -> float | None:
+        with site.database.read() as session:
+            return progress(session, Studies(session).get(study.id), Figures()).share
+
+    assert share() == 1
