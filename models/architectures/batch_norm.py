@@ -77,9 +77,11 @@ class BatchNorm(nn.Module):
         """`[B, n]` -> `[B, n]`."""
         if self.training and len(x):
             normal, mean, std = _normalise(x)
-            with torch.no_grad():
-                self.mean.copy_(torch.lerp(self.mean, mean, MOMENTUM))
-                self.std.copy_(torch.lerp(self.std, std, MOMENTUM))
+            if len(x) > 1:
+                # A single sample says nothing of how samples differ.
+                with torch.no_grad():
+                    self.mean.copy_(torch.lerp(self.mean, mean, MOMENTUM))
+                    self.std.copy_(torch.lerp(self.std, std, MOMENTUM))
         else:
             normal = (x - self.mean) / (self.std + EPSILON)
         if self.scale is None or self.bias is None:

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast, get_args
 
 import torch
 from pydantic import TypeAdapter
@@ -64,8 +64,8 @@ def compress(
             are those on it, and low ranks then keep outputs rather than weights.
         include: patterns (`*`, `?`, `[ab]`) of the layers' names, as `named_modules` has them.
         exclude: patterns of layers that stay as they are.
-        inputs: whether input matrices of recurrent layers are structured, too: never, if they are
-            square, or always, with counts and ranks clamped to what they hold.
+        inputs: which input matrices of recurrent layers are structured, too: `none`, those that are
+            `square`, or `all`, with counts and ranks clamped to what they hold.
 
     Raises:
         ConversionError: nothing is chosen, a layer cannot be replaced, or numbers are not finite.
@@ -140,6 +140,9 @@ def _with_drop_ins(
     inputs: StructuredInputs,
 ) -> tuple[nn.Module, dict[str, Parametrization]]:
     """A copy with plain matrices in drop-ins, and the parametrization of each of these matrices."""
+    if inputs not in get_args(StructuredInputs):
+        allowed = ", ".join(get_args(StructuredInputs))
+        raise ConversionError(f"inputs = {inputs!r}; allowed are {allowed}")
     by_pattern = _parametrizations(parametrization)
     names = {
         name: layer
@@ -179,6 +182,11 @@ def _with_drop_ins(
 
 def _parametrizations(choice: Choice) -> dict[str, Parametrization]:
     """By pattern; a single one for all names."""
+    if not isinstance(cast(object, choice), Parametrization | Mapping):
+        raise ConversionError(
+            f"{choice!r} is no parametrization; allowed are one, such as "
+            "{'kind': 'low_rank', 'd': 8}, and several by patterns of layers' names"
+        )
     if isinstance(choice, Parametrization) or "kind" in choice:
         choice = {"*": cast(Chosen, choice)}
     adapter: TypeAdapter[Parametrization] = TypeAdapter(AnyParametrization)
@@ -228,8 +236,9 @@ def _put(module: nn.Module, path: str, part: nn.Module) -> None:
 
 
 def _like(linear: StructuredLinear, other: StructuredLinear) -> StructuredLinear:
+    """The matrix where the other one is, and as trainable."""
     like = next(other.parameters())
-    return linear.to(like.device, like.dtype)
+    return linear.to(like.device, like.dtype).requires_grad_(like.requires_grad)
 
 
 def _flat(answer: Any) -> Tensor:

@@ -1,5 +1,6 @@
 """Commands to a study that was submitted: pause it, resume it, give it another budget."""
 
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -105,7 +106,7 @@ def _change_budget(session: Session, study_id: str, change: Budget) -> None:
     refuse_if_over(study)
     before = StudySpec.model_validate(study.spec)
     changed = change.model_dump(exclude_unset=True)
-    if faults := _faults(session, study, before.budget, changed):
+    if faults := _faults(session, study, before, changed):
         raise SpecRefused(faults)
     budget = Budget.model_validate({**before.budget.model_dump(), **changed})
     spec = before.model_copy(update={"budget": budget})
@@ -164,18 +165,24 @@ def refuse_if_over(study: StudyRecord) -> None:
 
 
 def _faults(
-    session: Session, study: StudyRecord, before: Budget, changed: Mapping[str, Any]
+    session: Session, study: StudyRecord, before: StudySpec, changed: Mapping[str, Any]
 ) -> list[Fault]:
     """What of a change is less than a study has used up; and the epochs, which are fixed."""
     faults: list[Fault] = []
-    epochs = changed.get("epochs", before.epochs)
-    if epochs != before.epochs:
-        message = f"{epochs} is not {before.epochs}: fixed, or trials would not compare"
+    fixed = before.budget.epochs
+    epochs = changed.get("epochs", fixed)
+    if epochs != fixed:
+        message = f"{epochs} is not {fixed}: fixed, or trials would not compare"
         faults.append(Fault("budget.epochs", message))
     counts = Trials(session).counts(study.id)
+    trained = Metrics(session).epochs_trained(study.id)
+    trials = counts.dispatched + counts.by_state.get(TrialState.QUEUED, 0)
+    if before.sampler.rungs(fixed):
+        # It pauses trials: the budget is that of the epochs of so many whole trainings.
+        trials = math.ceil(trained / fixed)
     used = {
-        "trials": counts.dispatched + counts.by_state.get(TrialState.QUEUED, 0),
-        "total_epochs": Metrics(session).epochs_trained(study.id),
+        "trials": trials,
+        "total_epochs": trained,
         "wall_seconds": study.running_seconds,
         "device_hours": Attempts(session).device_seconds(study.id, datetime.now(UTC)) / 3600,
     }

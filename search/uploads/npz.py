@@ -50,6 +50,7 @@ def _whole(arrays: Arrays, options: ReadingOptions, most_bytes: int) -> RawDatas
     # What stands behind a sample's length is padding, whatever its author filled it with.
     steps = np.arange(raw.x.shape[1], dtype=np.int64)
     raw.x[steps >= lengths[:, np.newaxis]] = 0
+    _refuse_infinite(raw.x, "x")
     return RawDataset(
         raw.x, lengths, raw.targets, split, raw.problem, lengths_given="lengths" in arrays
     )
@@ -64,6 +65,7 @@ def _by_split(arrays: Arrays, options: ReadingOptions, most_bytes: int) -> RawDa
         x_key, y_key = f"x_{split}", f"y_{split}"
         if x_key in arrays:
             part = _samples(arrays, x_key, y_key, options, most_bytes)
+            _refuse_infinite(part.x, x_key)
             marked = np.full(len(part.x), number, dtype=np.int8)
             parts.append(RawDataset(part.x, part.lengths, part.targets, marked, part.problem))
         elif y_key in arrays:
@@ -104,15 +106,17 @@ def _single(x: NDArray[Any], key: str) -> NDArray[np.float32]:
     if x.dtype.kind not in "biuf":
         raise DataError(f"{key} has elements of type {x.dtype}; numbers are needed")
     with np.errstate(over="ignore"):
-        single = np.array(x, dtype=np.float32, order="C")
-    infinite = np.isinf(single)
+        return np.array(x, dtype=np.float32, order="C")
+
+
+def _refuse_infinite(x: NDArray[np.float32], key: str) -> None:
+    infinite = np.isinf(x)
     if infinite.any():
-        place = np.unravel_index(int(infinite.argmax()), single.shape)
+        place = np.unravel_index(int(infinite.argmax()), x.shape)
         raise DataError(
             f"{key}: sample {place[0]}, step {place[1]}, feature {place[2]} (from 0) is infinite, "
             "or beyond single precision (3.4e38)"
         )
-    return single
 
 
 def _lengths(lengths: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.int64]:

@@ -112,7 +112,9 @@ def _rows(stream: BinaryIO, separator: str) -> Iterator[tuple[int, list[str]]]:
         try:
             row = next(reader, None)
         except csv.Error as error:
-            raise DataError(f"line {reader.line_num}: {error}") from error
+            what, is_return, _ = str(error).partition(" - do you need to open the file")
+            advice = "; lines end in LF or CRLF, not in CR alone" if is_return else ""
+            raise DataError(f"line {reader.line_num}: {what}{advice}") from error
         if row is None:
             return
         if not any(cell.strip() for cell in row) and len(row) <= 1:

@@ -7,6 +7,7 @@ import torch
 from pydantic import ValidationError
 
 from models.architectures import Rnn
+from models.compression.fit.convert import convert_weight
 from models.errors import SlotError
 from models.math.orthogonal_maps import OrthogonalMapName
 from models.model import ModelSpec, after_step, parameter_groups, spectral_margin
@@ -233,3 +234,21 @@ def test_half_precision_factors_are_made_in_single_precision(
     # One rounding, to 8 bits.
     torch.testing.assert_close(weight.double(), exact.dense_weight(), atol=1e-5, rtol=2**-8)
     weight.float().square().sum().backward()
+
+
+@pytest.mark.parametrize("size", [2, 3, 8, 16])
+@pytest.mark.parametrize("kind", ["diagonal", "permutation"])
+def test_matrices_of_axes_are_converted_whatever_their_signs(kind: str, size: int) -> None:
+    """Their singular vectors are axes: many orders of them have the eigenvalue -1."""
+    generator = torch.Generator().manual_seed(size)
+    for _ in range(20):
+        signs = torch.randint(0, 2, (size,), generator=generator) * 2.0 - 1
+        values = 0.6 + 0.8 * torch.rand(size, generator=generator)
+        order = torch.randperm(size, generator=generator)
+        if kind == "diagonal":
+            order = torch.arange(size)
+        matrix = torch.diag(signs * values)[order]
+        found = convert_weight(matrix, FactorizedSvd(margin=0.9)).dense_weight()[0]
+        assert found.isfinite().all()
+        if torch.linalg.det(matrix) > 0:
+            torch.testing.assert_close(found, matrix.double(), rtol=1e-6, atol=1e-6)

@@ -380,3 +380,16 @@ def test_a_constant_column_is_normalised_to_zero_and_its_gradient_is_finite() ->
     assert x.grad is not None
     # What is left of the gradient where only the mean is taken away, over 0 + 1e-4.
     np.testing.assert_allclose(numbers(x.grad), [[-1e4, 0], [1e4, 0]], rtol=1e-12)
+
+
+def test_a_single_sample_in_training_leaves_the_running_statistics(
+    parametrization: AnyParametrization,
+) -> None:
+    """It does not differ from itself, and is often the last batch before a validation."""
+    model = normalised(parametrization)
+    norms = [part for part in model.modules() if isinstance(part, BatchNorm)]
+    before = [norm.std.clone() for norm in norms]
+    model(batch(1))
+    assert all(torch.equal(old, norm.std) for old, norm in zip(before, norms, strict=True))
+    model(batch(2))
+    assert not any(torch.equal(old, norm.std) for old, norm in zip(before, norms, strict=True))

@@ -177,8 +177,12 @@ def _define_columns(source: Source, table: Matrix) -> None:
     numbers = "float *restrict y, const float *restrict x"
     whole = source.call(accumulate, "y", "x", *part, "count")
     last = source.call(accumulate, "y", "last", *part, GROUP)
+    signature = f"void input_columns({numbers}, int first, int count)"
+    if not groups:
+        source.define(signature, whole, "y += the input matrix's columns from `first` on times x.")
+        return
     source.define(
-        f"void input_columns({numbers}, int first, int count)",
+        signature,
         f"""
 const int left = first + count < {groups} ? count % {GROUP} : 0;
 count -= left;

@@ -83,10 +83,14 @@ class Measuring:
 
     def _too_slow(self, trial: AnyTrial) -> Sequence[tuple[str, float]]:
         """The limits on speed that a measured trial breaks."""
+        limits = self._study.spec.limits
         if trial.origin == TrialOrigin.ORIGINAL:
-            # What all else is compared with is wanted whatever it is.
-            return ()
-        return tuple(slow(self._study.spec.limits, trial))
+            if not trial.state.has_ended:
+                # What all else is compared with is wanted whatever it is.
+                return ()
+            # It is its own dense baseline: it was known before whether a ratio of 1 is enough.
+            limits = limits.model_copy(update={"min_throughput_ratio": None})
+        return tuple(slow(limits, trial))
 
     def look(self, study: StudyRecord, *, finishing: bool = False) -> bool:
         """Take in what has changed of a study since the last look.
@@ -114,7 +118,11 @@ class Measuring:
 
         One that was measured after its training keeps what it learned, and is on no front.
         """
-        late = (trial for trial in complete if trial.predicted and trial.violation is None)
+        late = (
+            trial
+            for trial in complete
+            if trial.violation is None and (trial.predicted or trial.origin == TrialOrigin.ORIGINAL)
+        )
         for trial in (*waiting, *late):
             broken = self._too_slow(trial)
             if not broken:

@@ -1,6 +1,7 @@
 """Plain torch layers: recognised, written, replaced, with the same answers."""
 
 import copy
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -378,3 +379,24 @@ def test_perceptrons_of_ours_are_written_too() -> None:
         inner = nn.functional.linear(x.flatten(1), state["input.weight"], state["input.bias"])
         close(inner, network.get_submodule("input")(x.flatten(1)))
         assert len(state) == 2 * (architecture.hidden_slot().layers + 2)
+
+
+@pytest.mark.parametrize("how", [compress, replace_layers])
+def test_frozen_layers_stay_frozen(how: Callable[..., Any]) -> None:
+    module = nn.Sequential(nn.Linear(8, 8).requires_grad_(False), nn.Linear(8, 8))
+    result = how(module, {"kind": "low_rank", "d": 2})
+    frozen, free = result[0] if isinstance(result, tuple) else result
+    assert not any(parameter.requires_grad for parameter in frozen.parameters())
+    assert all(parameter.requires_grad for parameter in free.parameters())
+
+
+@pytest.mark.parametrize("inputs", ["always", "foo", 7, None], ids=repr)
+def test_an_unknown_choice_of_inputs_is_refused(inputs: Any) -> None:
+    with pytest.raises(ConversionError, match="allowed are none, square, all"):
+        compress(nn.GRU(4, 8), {"kind": "low_rank", "d": 2}, inputs=inputs)
+
+
+@pytest.mark.parametrize("choice", ["low_rank", None, 3], ids=repr)
+def test_what_is_no_parametrization_is_refused(choice: Any) -> None:
+    with pytest.raises(ConversionError, match=f"^{re.escape(repr(choice))} is no parametrization"):
+        compress(nn.GRU(4, 8), choice)

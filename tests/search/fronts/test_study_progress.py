@@ -82,7 +82,7 @@ def test_those_that_are_nearly_there_count_too(site: Site) -> None:
     ids=lambda given: "+".join(given) if isinstance(given, dict) else None,
 )
 def test_the_part_of_the_budget_counts_of_which_most_is_used(
-    site: Site, budget: dict[str, float], share: float
+    site: Site, budget: dict[str, Any], share: float
 ) -> None:
     found = _progress(site, epochs=5, **budget)
     assert found.share == pytest.approx(share)

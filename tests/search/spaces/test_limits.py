@@ -3,6 +3,7 @@
 from collections.abc import Generator
 
 import pytest
+from pydantic import ValidationError
 
 from models.architectures import Architecture, Rnn
 from models.model import ModelSpec
@@ -119,3 +120,10 @@ def test_a_limit_that_no_candidate_can_keep_is_a_422(server: Server) -> None:
     assert answer.status_code == 422
     assert [error["path"] for error in answer.json()["errors"]] == ["limits.memory_bytes"]
     assert "16 bytes" in answer.json()["errors"][0]["message"]
+
+
+def test_agreement_is_for_networks_of_others() -> None:
+    with pytest.raises(
+        ValidationError, match=r"agreement is 0\.9, which is for the task model_o"
+    ):
+        StudySpec.model_validate({"task": {"kind": "digits"}, "limits": {"agreement": 0.9}})

@@ -161,6 +161,10 @@ def test_a_missing_value_becomes_its_features_mean_over_the_training_samples() -
         ({"x": X.astype(str), "y": Y}, "x has elements of type <U32; numbers are needed"),
         ({"x": X.astype("M8[s]"), "y": Y}, "elements of type '<M8[s]'"),
         ({"x": np.where(X == 5, np.inf, X), "y": Y}, "sample 0, step 2, feature 1 (from 0) is inf"),
+        (
+            {"x": np.where(X == 5, np.inf, X), "y": Y, "lengths": np.array([3, 1, 1, 1])},
+            "sample 0, step 2, feature 1 (from 0) is inf",
+        ),
         ({"x": X * 1e39, "y": Y}, "beyond single precision"),
         ({"x": X, "y": np.array([0, 1, np.nan, 1])}, "sample 2 (from 0) has no target"),
         ({"x": X, "y": np.array([0.5, 1, 1e39, 1])}, "sample 2 (from 0) has a target that is"),
@@ -320,3 +324,13 @@ def test_what_was_written_is_read(x: np.ndarray, packed: bool) -> None:
     found = decoded(npz_bytes({"x": x, "y": y}, packed=packed), ".npz")
     np.testing.assert_array_equal(found.x, x)
     np.testing.assert_array_equal(found.y, y)
+
+
+@pytest.mark.parametrize("padding", [np.nan, np.inf, -np.inf, 7.0])
+def test_padding_may_be_anything(padding: float) -> None:
+    lengths = np.array([1, 2, 3, 1])
+    behind = np.arange(3) >= lengths[:, np.newaxis]
+    x = np.where(behind[..., np.newaxis], padding, X)
+    read = decoded(npz_bytes({"x": x, "y": Y, "lengths": lengths}), ".npz")
+    np.testing.assert_array_equal(read.x[behind], 0)
+    np.testing.assert_array_equal(read.x[~behind], X[~behind])

@@ -117,7 +117,11 @@ def test_a_forecast_may_be_tested_on_a_series_of_another_length() -> None:
         (b"a,1\n\nb,2\n", {}, "line 2 is blank, and line 3 goes on"),
         (b'a,1\n"b,2\n', {}, "line 2: unexpected end of data"),
         (b'a,1\n"b"c,2\n', {}, "line 2: ',' expected after '\"'"),
-        (b"a,1\rb,2\r", {}, "line 1: new-line character seen in unquoted field"),
+        (
+            b"a,1\rb,2\r",
+            {},
+            "line 1: new-line character seen in unquoted field; lines end in LF or CRLF, not in CR",
+        ),
         (b"a,1\nb,\x002\n", {}, "line 2 holds a NUL byte, at byte 3"),
         ("a,1\nä,2\n".encode("latin-1"), {}, "line 2 is not UTF-8: byte 1 is 0xe4"),
         (GOOD.decode().encode("utf-16"), {}, "line 1"),

@@ -74,6 +74,9 @@ class _Side:
     ) -> None:
         self._source, self._size, self._count = source, side.size, side.count
         self._order = range(side.count)[:: -1 if backwards else 1]
+        if not side.count:
+            # Of one dimension there is nothing but a sign, which is the values'.
+            return
         bits = source.tables.bits
         all_rows = side.rows() if bits is None else side.spread(integers(side, "entries", bits))
         rows = all_rows[span.cut][:, list(self._order)]

@@ -6,6 +6,7 @@ written where they are asked for, for runtimes that look for them.
 """
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from models.exports.onnx.graph import Graph
@@ -66,6 +67,8 @@ def _decoded(graph: Graph, found: Encoded, element: int) -> str:
 def _dequantized(graph: Graph, found: Encoded, scale: Tensor) -> str:
     """`DequantizeLinear` of a table whose rows are what shares a scale."""
     shape = found.layout.shape
+    if not found.integers.numel():
+        return graph.constant(torch.zeros(shape))
     # Scales are 1 in the dimension that their numbers lie along.
     along = next((place for place, n in enumerate(scale.shape) if n == 1 != shape[place]), -1)
     rows = found.integers.movedim(along, -1)

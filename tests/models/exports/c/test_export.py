@@ -379,3 +379,38 @@ def test_no_warning_of_a_missing_function_is_left_out(tmp_path: Path) -> None:
         [compiler(), *STRICT, "-c", "it.c"], cwd=tmp_path, capture_output=True, check=False
     )
     assert done.returncode
+
+
+@pytest.mark.parametrize("bits", [32, 8, 4])
+@pytest.mark.parametrize("inputs", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["mlp", "highway", "resnet"])
+def test_a_layer_may_read_fewer_numbers_than_a_group_has(kind: str, inputs: int, bits: int) -> None:
+    assert inputs < GROUP
+    spec = ModelSpec.model_validate(
+        {
+            "architecture": {"kind": kind, "hidden_size": 16},
+            "parametrization": {"kind": "dense"},
+            "signature": {"input_size": inputs, "sequence_length": 1, "output_size": 2},
+            "bits": bits,
+        }
+    )
+    network = trained(spec)
+    verify(export(network, spec), network, spec)
+
+
+@pytest.mark.parametrize(
+    ("hidden_size", "input_size", "bits"), [(16, 1, 8), (1, 3, 32), (1, 3, 4)], ids=str
+)
+def test_a_side_of_one_number_has_no_reflectors(
+    hidden_size: int, input_size: int, bits: int
+) -> None:
+    spec = ModelSpec.model_validate(
+        {
+            "architecture": {"kind": "gru", "hidden_size": hidden_size, "structured_inputs": "all"},
+            "parametrization": {"kind": "householder_svd", "m1": 1, "m2": 1},
+            "signature": {"input_size": input_size, "sequence_length": 6, "output_size": 2},
+            "bits": bits,
+        }
+    )
+    network = trained(spec)
+    verify(export(network, spec), network, spec)

@@ -298,3 +298,11 @@ def test_both_forms_of_a_file_give_the_same() -> None:
         ran(export(network, spec, FileOptions(form=form)), x) for form in ("node", "loop")
     )
     torch.testing.assert_close(whole, factored, rtol=1e-4, atol=1e-5)
+
+
+def test_a_rotation_of_one_dimension_has_no_integers_to_dequantize() -> None:
+    full = spec_of({"kind": "gru"}, {"kind": "factorized_svd"}, size=1)
+    spec = full.model_copy(update={"bits": 8})
+    network = trained(full)
+    round_(network, 8)
+    verify(export(network, spec, FileOptions(quantization="qdq")), network, spec)
