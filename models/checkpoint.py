@@ -136,13 +136,14 @@ def plain_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> b
 
 
 def save(
-    path: Path, module: nn.Module, spec: ModelSpec, *, extra: Mapping[str, str] | None = None
+    path: Path | str, module: nn.Module, spec: ModelSpec, *, extra: Mapping[str, str] | None = None
 ) -> None:
     """Write a checkpoint whole or not at all: what was at `path` stays until the new one is.
 
     Raises:
         ValueError: see `save_bytes`.
     """
+    path = Path(path)
     content = save_bytes(module, spec, extra=extra)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -156,15 +157,17 @@ def save(
         raise
 
 
-def load(source: Path | bytes) -> LoadedModel:
+def load(source: Path | str | bytes) -> LoadedModel:
     """Rebuild a model from a checkpoint, its parameters bit for bit, on the CPU.
+
+    Bytes are the content of a file; a path or text names one.
 
     Raises:
         CheckpointError: the content is not one of our checkpoints or is damaged; names file and
         fault. OSError: the file cannot be read.
     """
     name = f"{len(source)} bytes" if isinstance(source, bytes) else str(source)
-    content = source if isinstance(source, bytes) else source.read_bytes()
+    content = source if isinstance(source, bytes) else Path(source).read_bytes()
     try:
         tensors = safetensors.torch.load(content)
     except (safetensors.SafetensorError, KeyError) as error:

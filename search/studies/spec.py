@@ -409,12 +409,6 @@ class StudySpec(Spec):
     @model_validator(mode="after")
     def _asks_of_a_network_what_it_has(self) -> Self:
         if not isinstance(self.task, ModelOutputs):
-            if self.limits.agreement is not None:
-                raise ValueError(
-                    f"limits.agreement is {self.limits.agreement:g}, which is for the task "
-                    "model_outputs, where networks are to answer as another does; allowed with "
-                    "others is null"
-                )
             return self
         for name, why in NOT_OF_A_NETWORK.items():
             field = type(self).model_fields[name]

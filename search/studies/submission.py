@@ -191,6 +191,12 @@ def completed(database: Database, spec: StudySpec, sources: DataSources) -> Stud
     """
     if isinstance(spec.task, ModelOutputs):
         return resolved_network(database, spec, spec.task, sources)
+    if spec.limits.agreement is not None:
+        message = (
+            f"{spec.limits.agreement:g} is for the task model_outputs, where networks are to "
+            "answer as another does; allowed with others is null"
+        )
+        raise SpecRefused([Fault("limits.agreement", message)])
     return with_defaults(with_original(database, resolved(spec, sources)))
 
 

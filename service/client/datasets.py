@@ -26,8 +26,8 @@ class DatasetCalls(FileCalls):
     @call
     def upload_dataset(
         self,
-        path: Path,
-        test: Path | None = None,
+        path: Path | str,
+        test: Path | str | None = None,
         *,
         name: str | None = None,
         holds: Literal["samples", "arrays"] | None = None,

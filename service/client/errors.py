@@ -1,7 +1,7 @@
 """Errors of the client.
 
 ClientError
-├── Refused      the server understood and said no: read its problem document and change the request
+├── Refused      the server or the client itself said no: read the problem and change the request
 ├── Unreachable  no server of ours answers there: start it, or correct the address
 ├── Unfinished   the server is still making what was asked for: ask again later
 ├── Damaged      bytes arrived that are not what the server names: download them again
@@ -20,7 +20,7 @@ class ClientError(Exception):
 
 
 class Refused(ClientError):
-    """The server refused the request; `problem` says what was wrong and what is allowed."""
+    """The request was refused, by the server or unsent; `problem` says what is allowed."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem

@@ -25,9 +25,14 @@ class FileCalls(Described):
     """What the calls that bring files share."""
 
     def _download(
-        self, path: str, out: Path, told: ToldProgress | None, *, proof: Proof = named_by_tag
+        self,
+        path: str,
+        out: Path | str,
+        told: ToldProgress | None,
+        *,
+        proof: Proof = named_by_tag,
     ) -> Steps[Downloaded]:
-        with Download(out, told or tell_nobody) as download:
+        with Download(Path(out), told or tell_nobody) as download:
 
             def transfer() -> Steps[None]:
                 if download.is_complete:
@@ -48,13 +53,14 @@ class FileCalls(Described):
         self,
         kind: type[_A],
         path: str,
-        files: Mapping[str, Path],
+        files: Mapping[str, Path | str],
         told: ToldProgress | None,
         **options: str | None,
     ) -> Steps[_A]:
         """Send a form with files; options that are null are left out."""
         fields = {name: value for name, value in options.items() if value is not None}
-        form = Form(fields=fields, files=files, told=told or tell_nobody)
+        paths = {part: Path(file) for part, file in files.items()}
+        form = Form(fields=fields, files=paths, told=told or tell_nobody)
         request = Send(method="POST", path=path, form=form)
         return self._read(kind, (yield from self._again(partial(send, request))))
 

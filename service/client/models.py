@@ -40,7 +40,7 @@ class ModelCalls(FileCalls):
     @call
     def upload_model(
         self,
-        path: Path,
+        path: Path | str,
         *,
         name: str | None = None,
         nonlinearity: str | None = None,
@@ -77,7 +77,7 @@ class ModelCalls(FileCalls):
 
     @call
     def download_model(
-        self, model_id: str, out: Path, *, told: ToldProgress | None = None
+        self, model_id: str, out: Path | str, *, told: ToldProgress | None = None
     ) -> Steps[Downloaded]:
         """Fetch a model's checkpoint, or its ONNX file, into the file `out`, whole or not at all.
 

@@ -9,9 +9,11 @@ from models.spec import Spec
 from search.documents.objectives import Objective
 from service.api.fronts.schemas import FrontDocument, PointDocument
 from service.api.paths import trial_path
+from service.api.studies.schemas import StudyDocument
 from service.client.errors import Refused
 from service.client.results import ResultCalls
 from service.client.studies import StudyCalls
+from service.client.transport.described import refusal
 from service.client.transport.steps import Steps, call
 from service.client.trials import TrialCalls
 
@@ -19,6 +21,7 @@ AGREES = 0.99
 """The share of the original's decisions that a file is to keep where a study limits nothing."""
 
 _AGREEMENT = "agreement"
+_TASK = "model_outputs"
 
 
 class LayerOfFile(Spec):
@@ -116,25 +119,29 @@ class NetworkCalls(StudyCalls, ResultCalls, TrialCalls):
         """The report of a trial's file and of each of its layers.
 
         Raises:
-            Refused: there is no such trial, or it has no report (yet).
+            Refused: there is no such trial, or it has no report (yet), or the study has another
+                task.
         """
-        path = f"{trial_path(study_id, number)}/report"
-        return (yield from self.ask(ReportOfFile, "GET", path, params={"format": "json"}))
+        yield from self._study_of_network(study_id)
+        return (yield from self._report_of_file(study_id, number))
 
     @call
     def network_reports(
         self, study_id: str, front: FrontDocument | None = None
     ) -> Steps[dict[int, ReportOfFile]]:
-        """The reports of a front's points by trial; those that have none are left out."""
+        """The reports of a front's points by trial; those that have none are left out.
+
+        Raises:
+            Refused: there is no such study, or it has another task.
+        """
+        yield from self._study_of_network(study_id)
         if front is None:
             front = yield from ResultCalls.front.steps(self, study_id)
         points = front.points
         found: dict[int, ReportOfFile] = {}
         for point in points:
             try:
-                found[point.trial] = yield from NetworkCalls.network_report.steps(
-                    self, study_id, point.trial
-                )
+                found[point.trial] = yield from self._report_of_file(study_id, point.trial)
             except Refused as error:
                 if error.problem.status != HTTPStatus.NOT_FOUND:
                     raise
@@ -153,14 +160,37 @@ class NetworkCalls(StudyCalls, ResultCalls, TrialCalls):
         Args:
             study_id: the study.
             reports: by trial, what `network_reports` gave; None: they are asked for.
+
+        Raises:
+            Refused: there is no such study, or it has another task.
         """
+        study = yield from self._study_of_network(study_id)
         front = yield from ResultCalls.front.steps(self, study_id)
-        study = yield from StudyCalls.study.steps(self, study_id)
         limits: Mapping[str, float | None] = study.spec.get("limits") or {}
         given = {name for name, value in limits.items() if value is not None}
         if reports is None:
             reports = yield from NetworkCalls.network_reports.steps(self, study_id, front)
         return chosen_file(front, reports, limited_by=given, agreement=limits.get(_AGREEMENT))
+
+    def _study_of_network(self, study_id: str) -> Steps[StudyDocument]:
+        """The study, if it compresses a network of others.
+
+        Raises:
+            Refused: its task is another one.
+        """
+        study = yield from StudyCalls.study.steps(self, study_id)
+        task = study.spec.get("task", {}).get("kind")
+        if task != _TASK:
+            raise refusal(
+                f"the task of study {study_id} is {task}; reports of files and their choice are "
+                f"for studies of the task {_TASK}. Of others, `front` and `best` name the trial to "
+                "take, and `report` has the parameters of a trial"
+            )
+        return study
+
+    def _report_of_file(self, study_id: str, number: int) -> Steps[ReportOfFile]:
+        path = f"{trial_path(study_id, number)}/report"
+        return (yield from self.ask(ReportOfFile, "GET", path, params={"format": "json"}))
 
 
 def chosen_file(

@@ -121,7 +121,7 @@ class ResultCalls(FileCalls):
 
     @call
     def bundle(
-        self, study_id: str, out: Path, *, told: ToldProgress | None = None
+        self, study_id: str, out: Path | str, *, told: ToldProgress | None = None
     ) -> Steps[DownloadedBundle]:
         """Fetch all files of the front's points into the ZIP file `out`, whole or not at all.
 
@@ -134,4 +134,4 @@ class ResultCalls(FileCalls):
         got = yield from self._download(
             f"{study_path(study_id)}/bundle", out, told, proof=whole_zip
         )
-        return DownloadedBundle(**vars(got), missing=missing_in(out))
+        return DownloadedBundle(**vars(got), missing=missing_in(got.path))

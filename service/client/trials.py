@@ -208,7 +208,7 @@ class TrialCalls(FileCalls):
 
     @call
     def download(
-        self, study_id: str, number: int, out: Path, *, told: ToldProgress | None = None
+        self, study_id: str, number: int, out: Path | str, *, told: ToldProgress | None = None
     ) -> Steps[Downloaded]:
         """Fetch a trial's checkpoint into the file `out`, whole or not at all.
 
@@ -225,7 +225,7 @@ class TrialCalls(FileCalls):
         self,
         study_id: str,
         number: int,
-        out: Path,
+        out: Path | str,
         *,
         raw: bool = False,
         guard: bool = False,
@@ -256,7 +256,7 @@ class TrialCalls(FileCalls):
 
     @call
     def onnx_stream(
-        self, study_id: str, number: int, out: Path, **options: Unpack[Waiting]
+        self, study_id: str, number: int, out: Path | str, **options: Unpack[Waiting]
     ) -> Steps[Downloaded]:
         """Fetch a trial's model as an ONNX file that reads a sequence in pieces, see `file`."""
         return (yield from self._file(study_id, number, "onnx_stream", out, **options))
@@ -266,7 +266,7 @@ class TrialCalls(FileCalls):
         self,
         study_id: str,
         number: int,
-        out: Path,
+        out: Path | str,
         *,
         name: str = "model",
         **options: Unpack[Waiting],
@@ -277,7 +277,7 @@ class TrialCalls(FileCalls):
 
     @call
     def dense(
-        self, study_id: str, number: int, out: Path, **options: Unpack[Waiting]
+        self, study_id: str, number: int, out: Path | str, **options: Unpack[Waiting]
     ) -> Steps[Downloaded]:
         """Fetch a trial's model as a state dict of plain torch.nn layers, see `file`."""
         return (yield from self._file(study_id, number, "dense", out, **options))
@@ -288,7 +288,7 @@ class TrialCalls(FileCalls):
         study_id: str,
         number: int,
         kind: Literal["onnx", "onnx_stream", "dense"],
-        out: Path,
+        out: Path | str,
         **options: Unpack[Waiting],
     ) -> Steps[Downloaded]:
         """Fetch one file of a trial, in safetensors where it is dense, as `download` does.
@@ -307,7 +307,7 @@ class TrialCalls(FileCalls):
         study_id: str,
         number: int,
         kind: str,
-        out: Path,
+        out: Path | str,
         *,
         query: str = "",
         told: ToldProgress | None = None,
@@ -323,7 +323,7 @@ class TrialCalls(FileCalls):
         self,
         study_id: str,
         number: int,
-        out: Path,
+        out: Path | str,
         *,
         told: ToldProgress | None = None,
         patience: float = 600.0,
@@ -342,7 +342,7 @@ class TrialCalls(FileCalls):
             path, f"the folder of trial {number} of study {study_id}", patience
         )
         got = yield from self._download(path, out, told, proof=whole_zip)
-        return DownloadedBundle(**vars(got), missing=missing_in(out))
+        return DownloadedBundle(**vars(got), missing=missing_in(got.path))
 
     @call
     def card(self, study_id: str, number: int) -> Steps[str]:

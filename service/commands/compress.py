@@ -98,8 +98,8 @@ def compress(
         list[str] | None,
         typer.Option(
             metavar="NAME=NUMBER",
-            help="A hard limit, repeatable, such as parameters=20000, bytes=300KB, agreement=99%, "
-            "latency=2ms.",
+            help="A hard limit, repeatable, such as parameters=20000, bytes=300KB, latency=2ms "
+            "(of 99 calls in 100), or of an .onnx agreement=99%.",
         ),
     ] = None,
     trials: Annotated[

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -99,14 +99,24 @@ def read_spec(path: Path) -> dict[str, Any]:
     """The JSON object in a file, or on stdin for `-`."""
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-        document: Any = json.loads(text)
+        document: Any = json.loads(text, object_pairs_hook=_each_once)
     except json.JSONDecodeError as error:
         raise typer.BadParameter(f"{path} is no JSON: {error}") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise typer.BadParameter(f"{path} cannot be read: {error}") from error
     if not isinstance(document, dict):
         raise typer.BadParameter(f"{path} holds no JSON object")
     return cast("dict[str, Any]", document)
+
+
+def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, of which no key is given twice."""
+    document: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in document:
+            raise ValueError(f"the key {json.dumps(key)} is there twice; allowed is once")
+        document[key] = value
+    return document
 
 
 def links_of(client: Client, study: StudyDocument) -> str:

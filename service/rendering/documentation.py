@@ -4,6 +4,7 @@ A wheel brings them along in `service/help`; in a checkout they are those of `de
 keep their paths, so that the links between them hold, on a code host and here alike.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
@@ -61,6 +62,9 @@ def _rendered(file: Path) -> tuple[str, Markup]:
 def _markdown() -> MarkdownIt:
     reader = MarkdownIt("commonmark").enable("table")
     reader.add_render_rule("heading_open", _heading)
+    reader.add_render_rule("fence", _code)
+    reader.add_render_rule("table_open", _table)
+    reader.add_render_rule("table_close", _table_end)
     for name in ("th_open", "td_open"):
         reader.add_render_rule(name, _cell)
     return reader
@@ -72,7 +76,34 @@ def _heading(
     token = tokens[number]
     text = "".join(part.content for part in tokens[number + 1].children or ())
     token.attrSet("id", anchor(text))
+    environment["heading"] = text
     return self.renderToken(tokens, number, options, environment)
+
+
+def _code(
+    self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, environment: Any
+) -> str:
+    """Long lines are scrolled to, with the keyboard too."""
+    block = self.fence(tokens, number, options, environment)
+    return block.replace("<pre>", '<pre class="wide" tabindex="0">', 1)
+
+
+def _table(
+    self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, environment: Any
+) -> str:
+    """A table in a box that scrolls, named by its heading and, where that has several, a number."""
+    heading = environment.get("heading", "Table")
+    tables = environment.setdefault("tables", Counter[str]())
+    tables[heading] += 1
+    label = heading if tables[heading] == 1 else f"{heading}, table {tables[heading]}"
+    box = Markup('<div class="wide" tabindex="0" role="region" aria-label="{}">').format(label)
+    return f"{box}\n{self.renderToken(tokens, number, options, environment)}"
+
+
+def _table_end(
+    self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, environment: Any
+) -> str:
+    return f"{self.renderToken(tokens, number, options, environment)}</div>\n"
 
 
 def _cell(

@@ -1,5 +1,6 @@
 """What the page of a study shows, and what its reader may choose of it."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -126,6 +127,13 @@ class TrialTable:
     fault: str | None
     """What is wrong with the filter or the order; None where they are taken."""
     pages: int
+
+    @property
+    def headings(self) -> Mapping[str, str]:
+        """By hyperparameter: the end of its name, or all of it where another one ends alike."""
+        ends = {name: name.rpartition(".")[2] for name in self.columns}
+        times = Counter(ends.values())
+        return {name: end if times[end] == 1 else name for name, end in ends.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

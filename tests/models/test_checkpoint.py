@@ -68,6 +68,17 @@ def test_signs_double_precision_and_extras_come_back() -> None:
     assert torch.equal(loaded.module(x), model(x))
 
 
+def test_a_file_is_named_by_text_as_by_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    checkpoint.save("model.safetensors", SPEC.build(seed=0), SPEC)
+    for source in ("model.safetensors", Path("model.safetensors")):
+        assert checkpoint.load(source).spec == SPEC
+    with pytest.raises(FileNotFoundError, match=r"other\.safetensors"):
+        checkpoint.load("other.safetensors")
+
+
 def test_a_file_is_replaced_whole_and_nothing_else_is_left(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     for seed in (0, 1):

@@ -260,8 +260,11 @@ class StudyHandle(StudyDocument):
                 what MLflow is set to, `reflectory`, and `./tensorboard`.
 
         Raises:
+            ValueError: there is no such target.
             ExtraMissing: the package of the target is not installed.
         """
+        if to not in TARGETS:
+            raise ValueError(f"to is {to!r}; allowed are {', '.join(TARGETS)}")
         yield from self._refreshed()
         runs = yield from runs_of(self._client, self)
         where = None if place is None else str(place)

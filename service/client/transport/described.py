@@ -1,11 +1,12 @@
 """What all calls are described with: what is asked, again where that is safe, what answers mean."""
 
+import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import httpx2
 from pydantic import ValidationError
@@ -24,7 +25,7 @@ from service.client.transport.steps import (
     repeated,
     send,
 )
-from service.http.problem_document import Problem
+from service.http.problem_document import Problem, ProblemFault
 
 _I = TypeVar("_I", covariant=True)
 _T = TypeVar("_T")
@@ -119,6 +120,7 @@ class Described:
         headers: Mapping[str, str] | None = None,
         repeatable: bool = True,
     ) -> Steps[httpx2.Response]:
+        check_numbers(body)
         request = Send(method=method, path=path, body=body, params=params, headers=headers)
         patience = self._patience if repeatable else 0.0
         return (yield from self._again(partial(send, request), patience=patience))
@@ -191,6 +193,49 @@ def credentials(key: str | None) -> dict[str, str]:
     if not _KEY.fullmatch(found):
         raise ValueError("the API key holds characters that no key has: spaces, or not ASCII")
     return {"Authorization": f"Bearer {found}"}
+
+
+def refusal(detail: str, *faults: ProblemFault) -> Refused:
+    """What the client itself refuses, as a server would."""
+    return Refused(
+        Problem(
+            type="urn:reflectory:invalid-request",
+            title="The request is not valid",
+            status=HTTPStatus.UNPROCESSABLE_ENTITY,
+            detail=detail,
+            errors=faults,
+        )
+    )
+
+
+def check_numbers(body: Any) -> None:
+    """Take a body whose numbers can be written as JSON.
+
+    Raises:
+        Refused: one of them is NaN or infinite; names each place.
+    """
+    faults = [
+        ProblemFault(path=path, message=f"{value} is no number of JSON; allowed are finite numbers")
+        for path, value in _not_finite(body, ())
+    ]
+    if faults:
+        detail = "; ".join(f"{fault.path}: {fault.message}" for fault in faults)
+        raise refusal(detail, *faults)
+
+
+def _not_finite(value: Any, place: tuple[object, ...]) -> Iterator[tuple[str, float]]:
+    """Dotted places of the numbers that JSON does not have, and the numbers."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            yield ".".join(map(str, place)), value
+        return
+    parts: Iterator[tuple[object, object]] = iter(())
+    if isinstance(value, Mapping):
+        parts = iter(cast("Mapping[object, object]", value).items())
+    elif isinstance(value, list | tuple):
+        parts = enumerate(cast("Sequence[object]", value))
+    for name, part in parts:
+        yield from _not_finite(part, (*place, name))
 
 
 def check(response: httpx2.Response) -> None:

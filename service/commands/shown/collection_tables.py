@@ -38,7 +38,6 @@ def collection_table(collection: CollectionDocument) -> Table:
     """Where each study of a collection stands."""
     table = empty_table(f"{escape(collection.name)} ({collection.id}) is {collection.state}")
     table.caption = "\n".join(_taken(collection))
-    table.caption_justify = "left"
     table.add_column("data set", overflow="fold")
     table.add_column("study", no_wrap=True)
     table.add_column("state", overflow="fold")
@@ -79,7 +78,6 @@ def results_table(results: ResultsDocument) -> Table:
     """The best trial of each data set."""
     table = empty_table(f"{escape(results.name)} ({results.id}) is {results.state}")
     table.caption = "Validation data chose the trial."
-    table.caption_justify = "left"
     add_columns(table, "data set", "best model")
     add_columns(table, "trial", "validation", "test", "parameters", "front", numbers=True)
     for one in results.sets:
@@ -116,7 +114,6 @@ def _ranked(ranks: RanksDocument, friedman_p: float) -> Table:
         f"Friedman p = {friedman_p:.3g}{critical}\n"
         "front: no other model has as good a rank with as few parameters"
     )
-    table.caption_justify = "left"
     add_columns(table, "model")
     add_columns(table, "mean rank", "parameters", numbers=True)
     add_columns(table, "front")
@@ -129,7 +126,6 @@ def _ranked(ranks: RanksDocument, friedman_p: float) -> Table:
 def _pairs(ranks: RanksDocument) -> Table:
     table = empty_table("Pairs on the same data sets")
     table.caption = "p by Wilcoxon's signed ranks, adjusted by Holm"
-    table.caption_justify = "left"
     add_columns(table, "first", "second")
     add_columns(table, "wins", "ties", "losses", "p", numbers=True)
     for one in ranks.pairs:

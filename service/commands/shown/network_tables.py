@@ -32,20 +32,17 @@ def network_front_table(front: FrontDocument, reports: Mapping[int, ReportOfFile
     """
     count = len(front.points)
     table = empty_table(f"Pareto front: {count} {'file' if count == 1 else 'files'}")
-    table.add_column("trial", justify="right")
-    add_columns(table, "bytes", "times\nsmaller", numbers=True)
+    add_columns(table, "trial", "bytes", "times\nsmaller", numbers=True)
     others = [axis for axis in front.objectives if axis.name not in ("quality", "bytes")]
     quality = next((axis for axis in front.objectives if axis.name == "quality"), None)
-    table.add_column("quality" if quality is None else _metric(quality), justify="right")
+    add_columns(table, "quality" if quality is None else _metric(quality), numbers=True)
     agree = any(report.agreement is not None for report in reports.values())
     if agree:
-        table.add_column("agreement, %\n(95 %)", justify="right")
+        add_columns(table, "agreement, %\n(95 %)", numbers=True)
     tested = not agree and any(point.test_agreement is not None for point in front.points)
     if tested:
-        table.add_column("agreement, %\n(test)", justify="right")
-    for axis in others:
-        table.add_column(heading(axis), justify="right")
-    table.add_column("times\nfaster", justify="right")
+        add_columns(table, "agreement, %\n(test)", numbers=True)
+    add_columns(table, *map(heading, others), "times\nfaster", numbers=True)
     table.add_column("form", overflow="fold")
     whole = _whole(front)
     for point in front.ranked():
@@ -73,7 +70,7 @@ def network_front_table(front: FrontDocument, reports: Mapping[int, ReportOfFile
         if any(point.outside for point in front.points)
         else ""
     )
-    table.caption_justify = "left"
+    table.narrower = table.narrowed()
     return table
 
 
@@ -148,7 +145,6 @@ def _layers_table(report: ReportOfFile) -> Table:
         "x ops: multiply-adds left; error: the share of the energy of a layer's outputs that is "
         "lost; of the loss: as predicted"
     )
-    table.caption_justify = "left"
     return table
 
 

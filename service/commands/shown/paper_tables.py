@@ -25,7 +25,6 @@ def table_rows(document: TableDocument) -> Table:
     """The rows of one table."""
     table = empty_table(document.title)
     table.caption = escape(document.about)
-    table.caption_justify = "left"
     add_columns(table, "row", "printed", "measured", "verdict", "parameters", "remark")
     for row in document.entries:
         claim = NONE if row.claim is None else f"{row.claim.kind} {row.claim.value:.4g}"

@@ -1,12 +1,16 @@
 """Answers as tables for people."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from typing import Any
 
 from pydantic import ByteSize
 from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from search.documents.catalog import Catalog, RuleEntry
 from search.documents.fronts import Importance, ObjectiveInfo
@@ -24,41 +28,85 @@ _TAKEN = ("onnx", "checkpoint")
 _OWN_RUNTIME = "reflectory"
 _FULL = 32
 """Bits of a number that is not rounded."""
-_MODEL = 17
-"""Letters of the longest parametrization that many studies have, which is to stay whole."""
+_MODEL = 12
+"""Letters in a line of a model's name where the whole name does not fit."""
+_NARROW: Mapping[str, str] = {
+    "parameters": "para-\nmeters",
+    "throughput\nsamples/s": "samples\nper s",
+}
+"""Headings in narrow columns."""
+_ANY_WIDTH = 1000
+"""Columns of a terminal that cuts no table."""
+
+
+class TerminalTable(Table):
+    """A table whose caption is folded at the terminal's width, not at the table's own.
+
+    A table that is too wide for the terminal would otherwise have the ends of its sentences cut.
+    """
+
+    narrower: Table | None = None
+    """What is shown instead where the terminal is too narrow for this table."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The table, or its narrower form, and the caption below."""
+        width = self.__rich_measure__(console, options.update_width(_ANY_WIDTH)).maximum
+        bare = copy(self.narrower if self.narrower and width > options.max_width else self)
+        bare.caption = None
+        yield from Table.__rich_console__(bare, console, options)
+        if isinstance(self.caption, str):
+            yield Text.from_markup(self.caption, style="table.caption")
+
+    def narrowed(self) -> "TerminalTable":
+        """A copy with the same cells, fewer blanks between them and shorter lines in headings."""
+        found = copy(self)
+        found.padding = 0
+        found.columns = [copy(column) for column in self.columns]
+        for column in found.columns:
+            column.header = _NARROW.get(str(column.header), column.header)
+        return found
 
 
 def front_table(front: FrontDocument, *, hyperparameters: bool = False) -> Table:
     """The points of a front, best first, with their throughput / dense baseline and file sizes."""
-    count = len(front.points)
-    title = f"Pareto front: {count} {'point' if count == 1 else 'points'}"
-    table = empty_table(title)
+    table = _front_table(front, name=str, hyperparameters=hyperparameters)
+    if not hyperparameters:
+        folded = _front_table(front, name=_in_lines, hyperparameters=False)
+        table.narrower = folded.narrowed()
     table.caption = "\n".join(_about(front)) or None
-    table.caption_justify = "left"
-    table.add_column("trial", justify="right")
-    table.add_column("model", min_width=_MODEL)
+    return table
+
+
+def _front_table(
+    front: FrontDocument, *, name: Callable[[str], str], hyperparameters: bool
+) -> TerminalTable:
+    """The table without its caption; `name` writes the name of a model."""
+    count = len(front.points)
+    table = empty_table(f"Pareto front: {count} {'point' if count == 1 else 'points'}")
+    add_columns(table, "trial", numbers=True)
+    add_columns(table, "model")
     with_bits = any(point.bits not in (None, _FULL) for point in front.points)
     if with_bits:
-        table.add_column("bits", justify="right")
+        add_columns(table, "bits", numbers=True)
     with_test = any(point.test_quality is not None for point in front.points)
     for objective in front.objectives:
-        table.add_column(heading(objective), justify="right")
+        add_columns(table, heading(objective), numbers=True)
         if objective.name == "quality" and with_test:
-            table.add_column("on\ntest", justify="right")
-    table.add_column("vs\ndense", justify="right")
+            add_columns(table, "on\ntest", numbers=True)
+    add_columns(table, "vs\ndense", numbers=True)
     with_bytes = any(_file_bytes(point) is not None for point in front.points)
     if with_bytes:
-        table.add_column("file\nKB", justify="right", no_wrap=True)
+        add_columns(table, "file\nKB", numbers=True)
     with_latency = any(point.latency_p99 is not None for point in front.points)
     if with_latency:
-        table.add_column("latency\np99", justify="right")
+        add_columns(table, "latency\np99", numbers=True)
     if hyperparameters:
         table.add_column("hyperparameters", overflow="fold", style="dim")
     recommended: Any = front.recommendation
     for point in front.ranked():
         of_users = front.original is not None and front.original.trial == point.trial
         model = f"{point.architecture} {point.parametrization}"
-        model = f"{model}, original" if of_users else model
+        model = name(f"{model}, original" if of_users else model)
         is_recommended = recommended is not None and point.trial == recommended.trial
         number = f"> {point.trial}" if is_recommended else str(point.trial)
         cells = [number, f"{model}\noutside" if point.outside else model]
@@ -79,6 +127,21 @@ def front_table(front: FrontDocument, *, hyperparameters: bool = False) -> Table
             cells.append(_hyperparameters(point))
         table.add_row(*cells)
     return table
+
+
+def _in_lines(name: str) -> str:
+    """A model's name in short lines: words that are too long for one are broken at underscores."""
+    lines = [""]
+    for word in name.split():
+        if len(f"{lines[-1]} {word}".strip()) <= _MODEL:
+            lines[-1] = f"{lines[-1]} {word}".strip()
+            continue
+        lines.append("")
+        for part in re.findall(r"[^_]+_*", word):
+            if len(lines[-1] + part) > _MODEL:
+                lines.append("")
+            lines[-1] += part
+    return "\n".join(filter(None, lines))
 
 
 def _about(front: FrontDocument) -> Iterator[str]:
@@ -105,9 +168,9 @@ def _file_bytes(point: PointDocument) -> int | None:
     return next((point.bytes[kind] for kind in _TAKEN if kind in point.bytes), None)
 
 
-def empty_table(title: str | None = None) -> Table:
+def empty_table(title: str | None = None) -> TerminalTable:
     """An empty table that wastes no width: fronts fit into 80 columns."""
-    return Table(
+    return TerminalTable(
         title=title,
         title_justify="left",
         title_style="bold",
@@ -119,10 +182,10 @@ def empty_table(title: str | None = None) -> Table:
 
 
 def add_columns(table: Table, *names: str, numbers: bool = False) -> None:
-    """Columns of words, which fold where the terminal is narrow, or of numbers."""
+    """Columns of words, which fold where the terminal is narrow, or of numbers, which do not."""
     for name in names:
         if numbers:
-            table.add_column(name, justify="right")
+            table.add_column(name, justify="right", no_wrap=True)
         else:
             table.add_column(name, overflow="fold")
 
@@ -257,7 +320,6 @@ def dry_run_table(answer: DryRun, *remarks: str) -> Table:
     lines += map(escape, remarks)
     if lines:
         table.caption = "\n".join(lines)
-        table.caption_justify = "left"
     return table
 
 

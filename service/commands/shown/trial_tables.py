@@ -18,12 +18,11 @@ def trials_table(trials: Iterable[TrialDocument], objectives: Sequence[Objective
     headings = {objective.name: heading(objective) for objective in objectives}
     ordered = in_order(headings)
     table = empty_table()
-    table.add_column("trial", justify="right")
-    for column in ("outcome", "model"):
-        table.add_column(column)
-    for name in ordered:
-        table.add_column(headings[name], justify="right")
-    table.add_column("reason", overflow="fold")
+    add_columns(table, "trial", numbers=True)
+    table.add_column("outcome", no_wrap=True)
+    add_columns(table, "model")
+    add_columns(table, *(headings[name] for name in ordered), numbers=True)
+    add_columns(table, "reason")
     for trial in trials:
         model = f"{trial.architecture} {trial.parametrization}" + "\noutside" * trial.outside
         values = [shown(trial.values.get(name), name) for name in ordered]

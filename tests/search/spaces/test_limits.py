@@ -1,9 +1,9 @@
 """Hard limits: what a model has is counted on the model itself."""
 
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from models.architectures import Architecture, Rnn
 from models.model import ModelSpec
@@ -15,6 +15,7 @@ from search.studies.spec import Limits, StudySpec
 from search.studies.submission import checked_space
 from tests.conformance.model_specs import LAST, pair_name, pairs, small, spec_of
 from tests.service.running import Server
+from tests.service.site import Site
 
 SPEC = {
     "task": {"kind": "digits"},
@@ -122,8 +123,8 @@ def test_a_limit_that_no_candidate_can_keep_is_a_422(server: Server) -> None:
     assert "16 bytes" in answer.json()["errors"][0]["message"]
 
 
-def test_agreement_is_for_networks_of_others() -> None:
-    with pytest.raises(
-        ValidationError, match=r"agreement is 0\.9, which is for the task model_o"
-    ):
-        StudySpec.model_validate({"task": {"kind": "digits"}, "limits": {"agreement": 0.9}})
+def test_agreement_is_for_networks_of_others(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    with pytest.raises(SpecRefused, match=r"limits\.agreement: 0\.9 is for the task model_outputs"):
+        site.study(limits={"agreement": 0.9})
+    site.close()

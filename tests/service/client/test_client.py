@@ -91,6 +91,50 @@ def test_a_refusal_carries_path_value_and_what_is_allowed(client: Client) -> Non
     assert "gru" in fault.message
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_json_does_not_have_is_refused_unsent(
+    relay: Relay, client: Client, value: float
+) -> None:
+    spec = {**SMALL_SPEC, "limits": {"min_throughput_ratio": value}}
+    for ask in (client.submit, client.dry_run, client.submit_collection):
+        with pytest.raises(Refused) as refused:
+            ask(spec)
+        (fault,) = refused.value.problem.errors
+        assert fault.path == "limits.min_throughput_ratio"
+        assert f"{value}" in fault.message
+        assert "finite" in fault.message
+    with pytest.raises(Refused, match=r"options\.1: "):
+        client.dry_run({**SMALL_SPEC, "space": {"d": {"options": [1.0, value]}}})
+    assert not relay.passed
+
+
+def test_reports_of_files_are_for_studies_of_networks(site: Site, client: Client) -> None:
+    study = site.study()
+    site.run(study)
+    site.trial(study, 0, quality=0.5, throughput=10.0)
+    for ask in (
+        lambda: client.network_report(study.id, 0),
+        lambda: client.network_reports(study.id),
+        lambda: client.choose_file(study.id),
+    ):
+        with pytest.raises(Refused, match=r"is digits.*for studies of the task model_outputs"):
+            ask()
+
+
+def test_a_file_is_named_by_text_as_by_a_path(
+    site: Site, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = site.study()
+    site.run(study)
+    site.trial(study, 0, quality=0.5, throughput=10.0)
+    monkeypatch.chdir(tmp_path)
+    assert client.download(study.id, 0, "one.safetensors").path == Path("one.safetensors")
+    client.download(study.id, 0, Path("two.safetensors"))
+    assert Path("one.safetensors").read_bytes() == Path("two.safetensors").read_bytes()
+    assert client.folder(study.id, 0, "trial.zip").path == Path("trial.zip")
+    assert client.bundle(study.id, "front.zip").size == Path("front.zip").stat().st_size
+
+
 def test_what_does_not_exist_is_refused_with_404(client: Client) -> None:
     for ask in (client.study, client.front, client.cancel, lambda name: next(client.watch(name))):
         with pytest.raises(Refused) as refused:

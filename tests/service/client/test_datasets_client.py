@@ -50,6 +50,7 @@ def test_an_upload_is_told_of_and_found_again_until_it_is_deleted(
     assert dataset.facts.classes == ("cat", "dog")
     assert told[-1] == (len(CSV), len(CSV))
     assert client.upload_dataset(pets) == dataset
+    assert client.upload_dataset(str(pets)) == dataset
     assert list(client.datasets()) == [dataset]
     assert client.dataset(dataset.id) == dataset
     client.delete_dataset(dataset.id)

@@ -50,11 +50,14 @@ def test_an_upload_is_told_of_downloaded_and_found_again_until_it_is_deleted(
         assert isinstance(model, ModelDetail)
         assert [(fit.task, fit.layout) for fit in model.fits] == [("digits", "rows")]
         assert client.upload_model(file) == model
+        assert client.upload_model(str(file)) == model
         assert [found.id for found in client.models()] == [model.id]
         assert client.model(model.id) == model
         got = client.download_model(model.id, tmp_path / "back.safetensors")
         assert got.sha256 == model.sha256
         assert checkpoint.load(got.path).spec.architecture.kind == "gru"
+        again = client.download_model(model.id, str(tmp_path / "again.safetensors"))
+        assert again.path.read_bytes() == got.path.read_bytes()
         client.delete_model(model.id)
         assert_no_model_is_left(site)
         with pytest.raises(Refused, match=model.id):

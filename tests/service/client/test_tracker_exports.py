@@ -201,6 +201,12 @@ def test_the_command_exports(url: str, study: Study, tmp_path: Path) -> None:
     assert command(url, "export", study.id, "--to", "neptune").returncode == 2
 
 
+def test_a_target_that_is_none_is_refused_with_those_that_are(study: Study) -> None:
+    wrong: Any = "neptune"
+    with pytest.raises(ValueError, match="'neptune'; allowed are mlflow, wandb, tensorboard"):
+        study.export(to=wrong)
+
+
 def test_a_package_that_is_missing_is_named(
     study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -303,6 +303,30 @@ def test_a_refusal_is_3_and_names_the_fault(site: Site, tmp_path: Path) -> None:
         assert reflectory(site, command, "no-such-study").returncode == 3, command
 
 
+def test_a_number_that_json_does_not_have_is_a_refusal(site: Site, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.json"
+    spec.write_text('{"task": {"kind": "digits"}, "limits": {"min_throughput_ratio": NaN}}')
+    for words in (("submit", spec), ("submit", spec, "--dry-run")):
+        run = reflectory(site, *words)
+        assert run.returncode == 3
+        assert "limits.min_throughput_ratio: nan" in run.stderr
+        assert "allowed are finite numbers" in run.stderr
+        assert "Traceback" not in run.stderr
+
+
+def test_a_key_that_is_given_twice_is_named(site: Site, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.json"
+    for text, key in (
+        ('{"task": {"kind": "mnist"}, "task": {"kind": "digits"}}', "task"),
+        ('{"task": {"kind": "digits"}, "budget": {"trials": 1, "trials": 2}}', "trials"),
+    ):
+        spec.write_text(text)
+        run = reflectory(site, "submit", spec)
+        assert run.returncode == 2
+        assert f'"{key}"' in run.stderr
+        assert "twice" in run.stderr
+
+
 def test_no_server_is_4(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         nobody = f"http://127.0.0.1:{listener.getsockname()[1]}"

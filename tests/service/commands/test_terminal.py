@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import service.commands
@@ -15,6 +16,7 @@ from search.documents.nearest import allowed_instead, meant
 from service.cli import application
 from service.client import Client
 from service.commands.shown.plotted import front_plot
+from service.commands.shown.tables import front_table
 from storage.records import StudyRecord
 from tests.service.command_line import called, printed, served
 from tests.service.site import SMALL_SPEC, Site
@@ -93,6 +95,29 @@ def test_a_front_has_test_quality_and_file_sizes_and_fits(site: Site, study: Stu
         point = client.front(study.id).best()
     assert point is not None
     assert first[-1] == f"{point.bytes['checkpoint'] / 1000:,.1f}"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_front_with_latency_fits_and_no_sentence_is_cut(
+    site: Site, study: StudyRecord, width: int
+) -> None:
+    with Client(_url(site)) as client:
+        front = client.front(study.id)
+    told = {"latency_p99": 0.0123, "parametrization": "low_rank_diagonal", "slower": True}
+    points = [point.model_copy(update=told) for point in front.points]
+    console = Console(width=width, color_system=None)
+    with console.capture() as captured:
+        console.print(front_table(front.model_copy(update={"points": points})))
+    text = captured.get()
+    assert all(len(line.rstrip()) <= width for line in text.splitlines())
+    assert text.count("12.3 ms") == len(points)
+    assert "latency" in text
+    table, _, sentences = text.partition("measured with")
+    assert front.recommendation is not None
+    assert " ".join(sentences.split()).endswith(front.recommendation.words)
+    # A name that does not fit is broken at an underscore, and nowhere else.
+    names = {80: {"low_rank_", "diagonal"}, 120: {"low_rank_diagonal"}}
+    assert names[width] <= set(table.split())
 
 
 def test_a_front_is_drawn(site: Site, study: StudyRecord) -> None:

@@ -78,6 +78,22 @@ def test_a_wheel_brings_the_pages() -> None:
     assert 'Path(self.root) / "deploy" / "docs"' in hook
 
 
+def test_what_may_be_wide_scrolls_in_a_box_of_its_own(tmp_path: Path) -> None:
+    table = "| n |\n|---:|\n| 1 |\n"
+    text = f"# A <page>\n\n{table}\n## B\n\n{table}\nand\n\n{table}\n```sh\nls\n```\n"
+    (tmp_path / "a.md").write_text(text)
+    found = Documentation(tmp_path).page("a.md")
+    assert found is not None
+    elements = Elements(found[1])
+    boxes = elements.all("div")
+    assert [box["aria-label"] for box in boxes] == ["A <page>", "B", "B, table 2"]
+    assert all(
+        (box["class"], box["role"], box["tabindex"]) == ("wide", "region", "0") for box in boxes
+    )
+    assert found[1].count("</table>\n</div>") == 3
+    assert elements.all("pre") == [{"class": "wide", "tabindex": "0"}]
+
+
 def test_what_is_asked_for_is_read_from_the_given_folder(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# A page\n\n| n |\n|---:|\n| 1 |\n")
     (tmp_path / "a.svg").write_text("<svg/>")

@@ -165,6 +165,23 @@ def test_trials_are_filtered_and_sorted_by_every_value(client: TestClient, site:
     assert "where=accuracy%3E0.1&amp;sort=quality&amp;order=down#trials" in page
 
 
+def test_columns_that_end_alike_have_their_whole_names(client: TestClient, site: Site) -> None:
+    study = site.study(parametrizations=["low_rank", "low_rank_diagonal"])
+    site.trial(study, 0, quality=0.5, parametrization="low_rank")
+    site.trial(study, 1, quality=0.6, parametrization="low_rank_diagonal")
+
+    def headings(*columns: str) -> list[str]:
+        page = client.get(f"/studies/{study.id}", params={"columns": columns}).text
+        head = page.split('id="table"')[1].split("</thead>")[0]
+        return [one.strip() for one in Elements(head).text if one]
+
+    both = headings("low_rank.d", "low_rank_diagonal.d", "training.learning_rate")
+    assert both[-3:] == ["low_rank.d", "low_rank_diagonal.d", "learning_rate"]
+    assert headings("low_rank.d", "training.learning_rate")[-2:] == ["d", "learning_rate"]
+    # The reason of an outcome stands beside it.
+    assert both[both.index("Outcome") + 1] == "Why"
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
