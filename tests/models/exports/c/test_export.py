@@ -381,9 +381,9 @@ def test_no_warning_of_a_missing_function_is_left_out(tmp_path: Path) -> None:
     assert done.returncode
 
 
-@pytest.mark.parametrize("bits", [32, 8, 4])
-@pytest.mark.parametrize("inputs", [1, 2, 3])
-@pytest.mark.parametrize("kind", ["mlp", "highway", "resnet"])
+@pytest.mark.parametrize(
+    ("kind", "inputs", "bits"), [("mlp", 1, 32), ("mlp", 3, 8), ("highway", 2, 4), ("resnet", 2, 8)]
+)
 def test_a_layer_may_read_fewer_numbers_than_a_group_has(kind: str, inputs: int, bits: int) -> None:
     assert inputs < GROUP
     spec = ModelSpec.model_validate(
