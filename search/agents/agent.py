@@ -438,9 +438,9 @@ class Agent:
     def _one_by_one(self, batch: Batch, refused: NotTaken) -> None:
         """Find the word for which the service does not take all others."""
         if len(batch.words) > 1:
-            self._outbox.alone = True
+            self._outbox.alone = len(batch.words)
             return
-        self._outbox.alone = False
+        self._outbox.alone = 0
         for word in batch.words:
             self._outbox.taken(batch, {})
             self._refused(
@@ -449,6 +449,8 @@ class Agent:
 
     def _answered(self, batch: Batch, synced: Synced) -> None:
         self._outbox.lease_seconds = synced.lease_seconds
+        # Where each of a refused batch is taken alone, the batch itself was at fault.
+        self._outbox.alone = max(0, self._outbox.alone - 1)
         by_place = {one.item: one for one in synced.refused if one.item is not None}
         for orders, pauses in ((synced.pause, True), (synced.stop, False)):
             for attempt_id, reason in orders.items():

@@ -106,8 +106,8 @@ class Outbox:
     def __init__(self, session: str, *, lease_seconds: float) -> None:
         self._session = session
         self.lease_seconds = lease_seconds
-        self.alone = False
-        """Whether each word goes alone: there is one among them that the service cannot read."""
+        self.alone = 0
+        """How many words still go alone: there is one among them that the service cannot read."""
         self._changed = threading.Condition()
         self._attempts: dict[str, _Attempt] = {}
         self._bytes = 0

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 FEWEST_SETS = 2
 """With one data set there is nothing to rank over."""
@@ -134,16 +135,24 @@ def _wilcoxon(gaps: Sequence[float]) -> float:
     """Two-sided, over all signs that the gaps might have."""
     # Doubled, ranks that are shared are whole numbers.
     ranks = [round(2 * rank) for rank in _ranks([abs(gap) for gap in gaps])]
-    # Ways by total, each a digit of one number: many data sets are as exact, and as quick.
-    width = len(gaps) + 2
-    ways = 1
-    for rank in ranks:
-        ways += ways << rank * width
+    width, ways = len(gaps) + 2, _ways(tuple(sorted(ranks)))
     found = sum(rank for rank, gap in zip(ranks, gaps, strict=True) if gap > 0)
     least = min(found, sum(ranks) - found)
     # The digits up to the least total; their sum is what is left by one less than the base.
     below = (ways & (1 << (least + 1) * width) - 1) % ((1 << width) - 1)
     return float(min(Fraction(2 * below, 2 ** len(gaps)), Fraction(1)))
+
+
+@lru_cache(maxsize=8)
+def _ways(ranks: tuple[int, ...]) -> int:
+    """How many subsets of the ranks have each total, each a digit of `len(ranks) + 2` bits.
+
+    Pairs without ties have the same ranks, whatever their gaps are.
+    """
+    ways = 1
+    for rank in ranks:
+        ways += ways << rank * (len(ranks) + 2)
+    return ways
 
 
 def _holm(pairs: Sequence[Pair]) -> list[Pair]:

@@ -22,7 +22,7 @@ class AgentsKey:
     """
 
     def __init__(self, database: Database, *, name: str) -> None:
-        self._database = database.of(LOCAL)
+        self._database = database
         self._name = name
         self._made: NewKey | None = None
 
@@ -36,7 +36,7 @@ class AgentsKey:
                 return self._made.text
             if not keys.any():
                 return None
-        self._made = create_key(self._database, name=self._name, scopes=("work",))
+        self._made = create_key(self._database.of(LOCAL), name=self._name, scopes=("work",))
         _log.info("a key was made for agents", extra={"key": self._made.record.id})
         return self._made.text
 
@@ -44,4 +44,4 @@ class AgentsKey:
         """Let it open nothing any more."""
         if self._made is not None:
             with suppress(NotFound):
-                revoke_key(self._database, self._made.record.id)
+                revoke_key(self._database.of(LOCAL), self._made.record.id)

@@ -49,6 +49,18 @@ def samples_of(array: Any, port: Any, number: int) -> Any:
     return array[number * together : (number + 1) * together]
 
 
+def samples_in(arrays: Any, ports: list[Any]) -> int:
+    """How many calls the arrays have samples for, of the first ones."""
+    calls = SAMPLES
+    for port in ports:
+        name = DATA["arrays"].get(port.name)
+        if name in arrays:
+            first = port.shape[0] if port.shape else 1
+            together = first if isinstance(first, int) and not DATA["each"] else 1
+            calls = min(calls, len(arrays[name]) // together)
+    return calls
+
+
 def feeds(session: Any, path: str | None) -> list[dict[str, Any]]:
     """What the calls are given: one call with zeros, or one for each of the first samples."""
     ports = session.get_inputs()
@@ -56,7 +68,7 @@ def feeds(session: Any, path: str | None) -> list[dict[str, Any]]:
         return [{port.name: zeros(port, {}) for port in ports}]
     found: list[dict[str, Any]] = []
     with np.load(path, allow_pickle=False) as arrays:
-        for number in range(SAMPLES):
+        for number in range(samples_in(arrays, ports)):
             feed: dict[str, Any] = {}
             sizes: dict[str, int] = {}
             for port in ports:

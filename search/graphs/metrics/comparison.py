@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from search.graphs.metrics.metric import Answers, Metric
+from search.graphs.metrics.metric import Answers, Metric, Values
 from search.graphs.metrics.wilson import Interval, wilson
 
 _WORST = 10
@@ -23,6 +23,23 @@ class Comparison:
     """The samples (from 0) with the worst values, at most ten, the worst one first."""
 
 
+def _by_sample(metric: Metric, original: Answers, found: Answers, labels: Answers | None) -> Values:
+    """The metric of each sample; where the original and the file answer with nothing, its best."""
+    best = metric.span[0] if metric.direction == "minimize" else metric.span[1]
+    values = np.full(len(original), best)
+    asked = [
+        place
+        for place, (truth, answer) in enumerate(zip(original, found, strict=True))
+        if truth.size or answer.size
+    ]
+    if asked:
+        chosen = None if labels is None else [labels[place] for place in asked]
+        values[asked] = metric.by_sample(
+            [original[place] for place in asked], [found[place] for place in asked], chosen
+        )
+    return values
+
+
 def compared(
     metric: Metric,
     original: Mapping[str, Answers],
@@ -38,7 +55,7 @@ def compared(
         SpecRefused: labels are needed and do not fit.
     """
     values = np.mean(
-        [metric.by_sample(original[name], found[name], labels) for name in original], axis=0
+        [_by_sample(metric, original[name], found[name], labels) for name in original], axis=0
     )
     value = float(values.mean())
     order = np.argsort(values if metric.direction == "maximize" else -values, kind="stable")

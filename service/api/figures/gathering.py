@@ -1,12 +1,12 @@
 """What figures of a study are made of, read from its rows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from sqlalchemy.orm import Session
 
-from search.documents.objectives import USUAL_OBJECTIVES, Objective, in_order
+from search.documents.objectives import OBJECTIVES, USUAL_OBJECTIVES, Objective, in_order
 from search.errors import Fault, Refused
 from search.fronts.figures import Figures
 from search.fronts.noise import noise_of
@@ -54,9 +54,14 @@ class Asked:
 _Make: TypeAlias = Callable[[Asked], Json]
 
 
-def infos_by_name(spec: StudySpec) -> dict[Objective, ObjectiveInfo]:
-    """What figures of a study can show: its own objectives, then those that every trial has."""
-    shown = tuple(dict.fromkeys((*in_order(spec.objectives), *USUAL_OBJECTIVES)))
+def infos_by_name(
+    spec: StudySpec, further: Sequence[Objective] = ()
+) -> dict[Objective, ObjectiveInfo]:
+    """What figures of a study offer: its own objectives, then those that every trial has.
+
+    `further` ones come last: trials may have them for a limit, or not at all.
+    """
+    shown = tuple(dict.fromkeys((*in_order(spec.objectives), *USUAL_OBJECTIVES, *further)))
     found: dict[Objective, ObjectiveInfo] = {
         info.name: info for info in objective_infos(spec.task, shown)
     }
@@ -80,7 +85,7 @@ def shown_study(asked: Asked) -> ShownStudy:
     return ShownStudy(
         trials=[trial for trial in trials if trial.origin != TrialOrigin.CONFIRMATION],
         on_front=frozenset(point.trial for point in front.points),
-        infos=infos_by_name(spec),
+        infos=infos_by_name(spec, OBJECTIVES),
         own=in_order(spec.objectives),
         region=spec.region,
         named=named,

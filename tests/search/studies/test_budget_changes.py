@@ -7,7 +7,7 @@ import pytest
 
 from search.errors import SpecRefused
 from search.studies import commands
-from search.studies.spec import Budget
+from search.studies.spec import Budget, StudySpec
 from storage.records import StudyRecord, TrialState
 from storage.repositories.studies import Studies
 from tests.service.site import Site
@@ -39,7 +39,8 @@ def _finished(site: Site, sampler: str) -> StudyRecord:
 def _trials(site: Site, study: StudyRecord, trials: int) -> int:
     commands.change(site.database, study.id, budget=Budget(trials=trials))
     with site.database.read() as session:
-        return Studies(session).get(study.id).spec["budget"]["trials"]
+        spec = StudySpec.model_validate(Studies(session).get(study.id).spec)
+    return spec.budget.trials
 
 
 def test_where_trials_pause_it_is_that_of_whole_trainings(site: Site) -> None:

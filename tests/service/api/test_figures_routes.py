@@ -1,11 +1,12 @@
 """Importance, hypervolume over time, and answers that a client need not fetch twice."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from starlette.testclient import TestClient
 
+from search.documents.objectives import Objective
 from storage.endings import StudyCause
 from storage.records import StudyRecord
 from storage.repositories.events import Events
@@ -112,3 +113,18 @@ def test_an_unknown_study_has_no_figures(client: TestClient, what: str) -> None:
     answer = client.get(f"/v1/studies/none/{what}")
     assert answer.status_code == 404
     assert "'none'" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("x", get_args(Objective))
+def test_any_objective_may_be_an_axis(client: TestClient, site: Site, x: Objective) -> None:
+    """One that the study does not have says that nothing has a value of it."""
+    study = site.study(objectives=["quality", "parameters"])
+    site.run(study)
+    site.trial(study, 0, quality=0.5, parameters=500)
+    path = f"/v1/studies/{study.id}/figures/front"
+    for y in get_args(Objective):
+        answer = client.get(path, params={"x": x, "y": y})
+        assert answer.status_code == 200, answer.text
+    other = site.study(objectives=["quality", "parameters"])
+    asked = {"studies": f"{study.id},{other.id}", "x": x}
+    assert client.get("/v1/figures/compare", params=asked).status_code == 200

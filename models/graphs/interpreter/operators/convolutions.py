@@ -107,7 +107,7 @@ def transposed_convolution(
 def _cuts(
     node: Node, window: Window, shape: list[int], whole: list[int], added: list[int]
 ) -> list[tuple[int, int]]:
-    """How many places are cut before and behind each axis."""
+    """How many places are cut before and behind each axis; below 0, how many are added."""
     way = node.text("auto_pad", "NOTSET")
     wanted = node.integers("output_shape")
     if wanted is None and way in ("NOTSET", "VALID"):
@@ -115,8 +115,11 @@ def _cuts(
     if wanted is None:
         wanted = [n * s for n, s in zip(shape, window.strides, strict=True)]
     sizes = zip(whole, added, wanted[-len(shape) :], strict=True)
-    totals = [max(0, full + more - size) for full, more, size in sizes]
-    return [halved(total, lower=way != "SAME_UPPER") for total in totals]
+    totals = [full + more - size for full, more, size in sizes]
+    # What is wanted beyond the whole is filled behind it.
+    return [
+        (0, total) if total < 0 else halved(total, lower=way != "SAME_UPPER") for total in totals
+    ]
 
 
 def _function(node: Node, functions: Mapping[int, Function], dimensions: int) -> Function:

@@ -37,6 +37,12 @@ def convolutions() -> list[Case]:
             {"strides": [2, 2], "output_shape": [15, 12]},
             note="shape",
         ),
+        Case(
+            "ConvTranspose",
+            [PLANE, normal(4, 5, 3, 3)],
+            {"strides": [2, 2], "output_shape": [17, 15]},
+            note="larger",
+        ),
         Case("ConvTranspose", [normal(2, 4, 9), normal(4, 3, 4)], {"strides": [2]}, note="1d"),
     ]
     for way in ("SAME_UPPER", "SAME_LOWER", "VALID"):

@@ -87,6 +87,26 @@ def test_answers_of_another_shape_are_refused(variant: type[Metric]) -> None:
         variant().by_sample(original, drawn(20, 6, 4), labels)
 
 
+@pytest.mark.parametrize("variant", METRICS)
+def test_samples_without_an_answer_are_as_good_as_the_original(variant: type[Metric]) -> None:
+    original = drawn()
+    worse = drawn(seed=1)
+    labels = [answer.argmax(-1) for answer in original]
+    metric = variant()
+    plain = compared(metric, {"y": original}, {"y": worse}, labels).value
+    nothing = np.zeros((0, 5), np.float32)
+    found = compared(
+        metric,
+        {"y": [nothing, *original]},
+        {"y": [nothing, *worse]},
+        [np.zeros(0, np.int64), *labels],
+    )
+    best = 1.0 if metric.direction == "maximize" else 0.0
+    assert found.value == pytest.approx((best + 20 * plain) / 21)
+    with pytest.raises(TrainingDiverged, match="shape"):
+        compared(metric, {"y": [nothing]}, {"y": original[:1]}, labels[:1])
+
+
 def test_kl_of_two_distributions() -> None:
     original, found = arrays([0.5, 0.5], [1.0, 0.0]), arrays([0.25, 0.75], [0.5, 0.5])
     expected = [0.5 * math.log(2) + 0.5 * math.log(0.5 / 0.75), math.log(2)]
