@@ -19,7 +19,7 @@ from sqlalchemy import make_url
 
 from storage.blobs import ArtifactStore, LocalArtifactStore
 from storage.engine import Database
-from storage.errors import ArtifactNotFound, StorageError
+from storage.errors import ArtifactNotFound, DatabaseUnavailable, StorageError
 from storage.repositories import ArtifactRows
 
 ARTIFACTS = "artifacts"
@@ -29,6 +29,8 @@ SQLITE_FILE = "reflectory.db"
 POSTGRESQL_FILE = "reflectory.pgdump"
 """The rows of a PostgreSQL database, for `pg_restore`."""
 
+UNFINISHED = ".unfinished-"
+"""What the names of rows begin with that are still being copied."""
 _LONGEST_SECONDS = 3600.0
 """How long the rows may take, while others wait to name bytes."""
 
@@ -54,6 +56,10 @@ def back_up(url: str, store: ArtifactStore, folder: Path) -> BackedUp:
         DatabaseUnavailable: the database does not answer.
         StorageError: PostgreSQL's `pg_dump` is missing, or failed.
     """
+    file = make_url(url).database
+    if url.startswith("sqlite") and not (file and Path(file).exists()):
+        # SQLite would make an empty one.
+        raise DatabaseUnavailable(f"there is no database {file}")
     target = LocalArtifactStore(folder / ARTIFACTS)
     database = Database(url, idle_seconds=_LONGEST_SECONDS)
     try:
@@ -64,6 +70,9 @@ def back_up(url: str, store: ArtifactStore, folder: Path) -> BackedUp:
             rows = ArtifactRows(session)
             rows.lock_names()
             named = rows.digests()
+            # Of a backup that was killed: no other one of these rows is here while they are locked.
+            for left in folder.glob(f"{UNFINISHED}*"):
+                left.unlink()
             unfinished = _unfinished(folder)
             try:
                 if database.is_sqlite:
@@ -108,7 +117,7 @@ def _copy(
 
 
 def _unfinished(folder: Path) -> Path:
-    handle, name = tempfile.mkstemp(prefix=".unfinished-", dir=folder)
+    handle, name = tempfile.mkstemp(prefix=UNFINISHED, dir=folder)
     os.close(handle)
     return Path(name)
 

@@ -79,6 +79,7 @@ def _check_place(folder: Path, settings: Settings) -> None:
         raise NoPlaceForBackup(f"{folder} is the data directory of a server; choose another folder")
     if folder.exists() and any(folder.iterdir()) and not (folder / _ABOUT).exists():
         artifacts = folder / backup.ARTIFACTS
-        # An earlier backup that was interrupted has bytes, and nothing else.
-        if [entry for entry in folder.iterdir() if entry != artifacts]:
+        # An earlier backup that was interrupted has bytes, and perhaps rows that are not whole.
+        others = [entry for entry in folder.iterdir() if entry != artifacts]
+        if not all(entry.name.startswith(backup.UNFINISHED) for entry in others):
             raise NoPlaceForBackup(f"{folder} holds something else; choose an empty folder")

@@ -15,9 +15,10 @@ import pytest
 from search.fronts.retention import Retention
 from search.studies import removal
 from service.data_dir.backup import NoPlaceForBackup, back_up
+from service.settings import Settings
 from storage.blobs.folder import LocalArtifactStore
 from storage.engine import Database
-from storage.errors import ArtifactNotFound
+from storage.errors import ArtifactNotFound, DatabaseUnavailable
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.events import Events
 from storage.repositories.studies import Studies
@@ -75,7 +76,8 @@ def test_a_study_goes_on_from_a_backup_that_was_made_in_its_middle(
     def trained() -> int:
         return int(first.study(study_id)["progress"]["epochs_trained"])
 
-    wait_until(lambda: any(files.glob("*/*")), what="a state to resume from")
+    # A state alone would be gone by the next backup, which is to find something there.
+    wait_until(lambda: len(list(files.glob("*/*"))) > 2, what="a state and what stays of a trial")
     folder = tmp_path / "backup"
     early = reflectory("backup", str(folder), "--data-dir", str(first.data_dir))
     seen = trained()
@@ -199,3 +201,25 @@ def test_a_servers_own_folder_and_others_are_no_place_for_a_backup(tmp_path: Pat
             back_up(site.settings, tmp_path / place)
     assert (tmp_path / "other" / "letters.txt").read_text() == "mine"
     site.close()
+
+
+def test_a_backup_that_was_killed_is_gone_on_with(tmp_path: Path) -> None:
+    site = Site(tmp_path / "data")
+    study = site.study()
+    site.run(study)
+    site.trial(study, 0, quality=0.5)
+    folder = tmp_path / "backup"
+    (folder / "artifacts").mkdir(parents=True)
+    (folder / ".unfinished-rows").write_bytes(b"half")
+    assert back_up(site.settings, folder).artifacts > 0
+    assert not list(folder.glob(".unfinished-*"))
+    site.close()
+
+
+def test_a_folder_without_a_database_is_named_and_left_alone(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    settings = Settings(data_dir=empty)
+    with pytest.raises(DatabaseUnavailable, match=r"there is no database .*empty/reflectory\.db"):
+        back_up(settings, tmp_path / "backup")
+    assert not list(empty.iterdir())
