@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from search.uploads.arrays import array_facts
 from search.uploads.dataset_metadata import ArrayFacts, DatasetFacts
 
 _FOLDER = "uploads"
+_UNFINISHED = ".unfinished"
 
 
 class FetchedDatasets:
@@ -55,7 +57,7 @@ class FetchedDatasets:
         """
         # An id is never part of a path.
         name = hashlib.sha256(dataset_id.encode()).hexdigest()
-        path, draft = self._folder / name, self._folder / f"{name}.unfinished"
+        path = self._folder / name
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             # Freed by the kernel when its holder ends, however it ends: the next one to wait finds
@@ -63,19 +65,23 @@ class FetchedDatasets:
             with (self._folder / f"{name}.lock").open("wb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if not path.exists():
-                    self._fetch(dataset_id, draft)
-                    draft.replace(path)
+                    self._fetch(dataset_id, path)
         except OSError as error:
             raise DataError(
                 f"the data set {dataset_id} cannot be kept in {self._folder}: {error}"
             ) from error
         return path
 
-    def _fetch(self, dataset_id: str, draft: Path) -> None:
+    def _fetch(self, dataset_id: str, path: Path) -> None:
+        for left in path.parent.glob(f"{path.name}.*{_UNFINISHED}"):
+            left.unlink(missing_ok=True)
+        # One of its own: the agent may still write to that of an attempt that was ended.
+        draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}{_UNFINISHED}")
         with draft.open("w+b") as stream:
             if not self._link.get_dataset(dataset_id, stream):
                 draft.unlink()
                 raise DataError(f"there is no data set {dataset_id} any more: it was deleted")
+        draft.replace(path)
 
 
 if TYPE_CHECKING:

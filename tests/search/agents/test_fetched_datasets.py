@@ -167,6 +167,22 @@ def test_bytes_that_are_not_those_that_the_service_names_are_not_kept(
     assert all(path.suffix == ".unfinished" for path in files(tmp_path))
 
 
+def test_what_an_ended_attempt_still_receives_harms_nobody(
+    uploads: Uploads, shelf: FetchedDatasets, tmp_path: Path
+) -> None:
+    """Its agent's thread writes on, though nobody holds the lock any more."""
+    folder = tmp_path / "uploads"
+    folder.mkdir()
+    name = hashlib.sha256(b"up").hexdigest()
+    with (folder / f"{name}.earlier.unfinished").open("wb", buffering=0) as still_open:
+        still_open.write(b"the first part")
+        assert shelf.digest("up") == uploads.digest
+        still_open.write(b"the rest")
+    assert uploads.asked == [None]
+    (file,) = files(tmp_path)
+    assert file.read_bytes() == CONTENT
+
+
 def test_an_upload_that_was_deleted_is_a_fault_of_the_data(
     uploads: Uploads, shelf: FetchedDatasets, tmp_path: Path
 ) -> None:
