@@ -5,7 +5,7 @@ import io
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import pytest
 
@@ -68,7 +68,7 @@ class Trickle(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: bytearray) -> int:
+    def readinto(self, buffer: Any) -> int:
         if self._breaks_after is not None and self._content.tell() >= self._breaks_after:
             raise ConnectionResetError("the sender went away")
         return self._content.readinto(memoryview(buffer)[: self.at_once])
