@@ -10,10 +10,14 @@ CONFIDENCE = 0.95
 
 def half_width(numbers: Sequence[float]) -> float | None:
     """How far the interval reaches to either side of the mean; null for a single number."""
-    count = len(numbers)
-    if count == 1:
+    if len(numbers) == 1:
         return None
-    return student_quantile(count - 1) * statistics.stdev(numbers) / math.sqrt(count)
+    return student_quantile(len(numbers) - 1) * standard_error(numbers)
+
+
+def standard_error(numbers: Sequence[float]) -> float:
+    """Of the mean of two numbers or more, as they differ."""
+    return statistics.stdev(numbers) / math.sqrt(len(numbers))
 
 
 def student_quantile(freedom: int) -> float:

@@ -257,7 +257,7 @@ def _candidates(
     if cost is None:
         return []
     return [
-        Candidate(trial.number, quality, size, (seeds and seeds.standard_error) or 0.0)
+        Candidate(trial.number, quality, size, seeds.standard_error if seeds else 0.0)
         for trial in points
         for quality, size, seeds in [
             (value_of(trial, "quality"), value_of(trial, cost), over[trial.number])

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from search.student import half_width
+from search.student import half_width, standard_error
 from storage.records import TrialOrigin, TrialRecord
 from storage.repositories.trial_summaries import AnyTrial
 
@@ -26,8 +25,8 @@ class OverSeeds:
     mean: float
     interval: tuple[float, float] | None
     """Where the mean over all seeds lies, by Student's t; null for a single seed."""
-    standard_error: float | None = None
-    """Of the mean, as these seeds differ; null for a single one."""
+    standard_error: float = 0.0
+    """Of the mean, as these seeds differ; 0 for a single one, of which it is not known."""
 
 
 def configuration_of(spec: Mapping[str, Any]) -> str:
@@ -110,7 +109,7 @@ def over_seeds(qualities: Sequence[float]) -> OverSeeds:
         seeds=count,
         mean=mean,
         interval=(mean - half, mean + half),
-        standard_error=statistics.stdev(qualities) / math.sqrt(count),
+        standard_error=standard_error(qualities),
     )
 
 

@@ -7,12 +7,12 @@ the same instructions nothing is to be gained, and torch's own library is left t
 import statistics
 import sys
 import time
-from pathlib import Path
 from unittest.mock import patch
 
 import torch
 
 from models.math import products
+from tests.benchmarks.cpu.machine import processor
 
 _ROUNDS = 15
 _SHAPES = (
@@ -43,11 +43,6 @@ def _seconds(rows: int, ins: int, outs: int, least: int) -> float:
         return (time.process_time() - began) / times
 
 
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.split(":")[1].strip() for line in lines if "model name" in line), "unknown")
-
-
 def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
@@ -56,7 +51,7 @@ def main() -> None:
     """Print the table."""
     torch.set_num_threads(1)
     taken = "is" if products._mkl_is_narrow() else "is not"
-    _say(f"{_processor()} · torch {torch.__version__} · oneDNN {taken} taken here\n")
+    _say(f"{processor()} · torch {torch.__version__} · oneDNN {taken} taken here\n")
     _say("| rows x in x out | million multiply-adds | MKL, us | oneDNN, us | ratio |")
     _say("|---|---:|---:|---:|---:|")
     for shape in _SHAPES:
@@ -65,7 +60,7 @@ def main() -> None:
             for side, least in _SIDES.items():
                 found[side].append(_seconds(*shape, least))
         rounds = {side: times[1:] for side, times in found.items()}
-        ratios = sorted(a / b for a, b in zip(*rounds.values(), strict=True))
+        ratios = [a / b for a, b in zip(*rounds.values(), strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4)
         times = " | ".join(f"{1e6 * statistics.median(each):,.0f}" for each in rounds.values())
         size = shape[0] * shape[1] * shape[2] / 1e6

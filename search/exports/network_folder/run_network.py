@@ -44,20 +44,26 @@ def samples_of(array: Any, port: Any, number: int) -> Any:
     """What an input takes in one call."""
     if DATA["each"]:
         return array[number]
-    first = port.shape[0] if port.shape else 1
-    together = first if isinstance(first, int) else 1
+    together = samples_of_a_call(port)
     return array[number * together : (number + 1) * together]
 
 
-def samples_in(arrays: Any, ports: list[Any]) -> int:
-    """How many calls the arrays have samples for, of the first ones."""
+def samples_of_a_call(port: Any) -> int:
+    """How many samples an input takes at once."""
+    first = port.shape[0] if port.shape and not DATA["each"] else 1
+    return first if isinstance(first, int) else 1
+
+
+def calls_with(arrays: Any, ports: list[Any], path: str) -> int:
+    """For how many calls the arrays have samples, of those that are made."""
     calls = SAMPLES
     for port in ports:
         name = DATA["arrays"].get(port.name)
         if name in arrays:
-            first = port.shape[0] if port.shape else 1
-            together = first if isinstance(first, int) and not DATA["each"] else 1
-            calls = min(calls, len(arrays[name]) // together)
+            there, together = len(arrays[name]), samples_of_a_call(port)
+            if there < together:
+                raise SystemExit(f"{path}: {name!r} has {there} samples; a call takes {together}")
+            calls = min(calls, there // together)
     return calls
 
 
@@ -68,7 +74,7 @@ def feeds(session: Any, path: str | None) -> list[dict[str, Any]]:
         return [{port.name: zeros(port, {}) for port in ports}]
     found: list[dict[str, Any]] = []
     with np.load(path, allow_pickle=False) as arrays:
-        for number in range(samples_in(arrays, ports)):
+        for number in range(calls_with(arrays, ports, path)):
             feed: dict[str, Any] = {}
             sizes: dict[str, int] = {}
             for port in ports:

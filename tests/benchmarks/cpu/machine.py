@@ -63,18 +63,22 @@ def _program() -> Path | None:
     return program
 
 
+def processor() -> str:
+    """What the CPU calls itself."""
+    model = re.search(r"^model name\s*: (.+)$", _cpuinfo(), re.MULTILINE)
+    return model[1] if model else platform.processor()
+
+
 def described() -> list[str]:
     """CPU, caches, versions and the peaks, one fact per line."""
     config = torch.__config__.show()
     mkl = re.search(r"Math Kernel Library Version (\S+)", config)
     onednn = re.search(r"MKL-DNN (v\S+)", config)
-    model = re.search(r"^model name\s*: (.+)$", _cpuinfo(), re.MULTILINE)
     vectors = [name for name in ("avx2", "avx512f") if f" {name} " in _cpuinfo()]
     peak = measured_peak(memory=True)
     compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True, check=False)
     return [
-        f"CPU: {model[1] if model else platform.processor()}, {os.cpu_count()} cores, "
-        f"{' '.join(vectors)}; {_caches()}",
+        f"CPU: {processor()}, {os.cpu_count()} cores, {' '.join(vectors)}; {_caches()}",
         "one core: "
         + (
             f"{peak.gflops:.0f} GFLOP/s of multiply-adds, "

@@ -1,23 +1,13 @@
 """A study whose machines go away: it keeps running, and says what it waits for."""
 
 import time
-from collections.abc import Callable, Generator
-from pathlib import Path
-
-import pytest
+from collections.abc import Callable
 
 from storage.records import StudyRecord, StudyState
 from storage.repositories.events import Events
 from storage.repositories.studies import Studies
 from tests.search.dispatch.test_fractions import CORE, Machine, coordinator
 from tests.service.site import Site
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Generator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
 
 
 def test_a_running_study_says_that_it_waits_until_a_machine_is_back(site: Site) -> None:

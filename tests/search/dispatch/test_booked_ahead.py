@@ -1,7 +1,6 @@
 """The next attempt is at its machine before its slot is free, where that does no harm."""
 
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,13 +29,6 @@ SPEC: dict[str, Any] = {
     "sampler": {"kind": "random"},
     "budget": {"trials": 20, "epochs": 3},
 }
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Generator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
 
 
 class Floor:

@@ -1,7 +1,7 @@
 """Shares of devices: a trial runs only where it has as much of the device as it wants."""
 
 import time
-from collections.abc import Generator, Sequence, Set
+from collections.abc import Sequence, Set
 from pathlib import Path
 
 import pytest
@@ -68,13 +68,6 @@ class Machine:
 
     def close(self) -> None:
         """Nothing to give back."""
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Generator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
 
 
 def coordinator(site: Site, machine: Machine, *, lease_seconds: float = 30.0) -> Coordinator:

@@ -1,9 +1,8 @@
 """A coordinator for which nothing is new reads no rows, and writes none."""
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
@@ -15,13 +14,6 @@ from tests.search.dispatch.test_fractions import CORE, Machine, coordinator
 from tests.service.site import Site
 
 _DAY = 86_400.0
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Generator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

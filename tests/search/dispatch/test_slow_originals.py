@@ -1,8 +1,6 @@
 """An original is trained and measured whatever its speed; beyond a limit it is on no front."""
 
-from collections.abc import Generator
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,13 +16,6 @@ from storage.repositories.trials import Trials
 from tests.service.site import Site
 
 ORIGINAL = 1
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Generator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
 
 
 def _looked(site: Site, state: TrialState, **limits: float) -> tuple[StudyRecord, TrialRecord]:

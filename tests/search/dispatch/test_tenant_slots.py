@@ -3,9 +3,8 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -21,13 +20,6 @@ from storage.tenant_quota import QuotaName
 from tests.patience import wait_while_it_moves
 from tests.search.dispatch.test_fractions import Machine, coordinator
 from tests.service.site import Site
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Generator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
 
 
 class Ending(Machine):

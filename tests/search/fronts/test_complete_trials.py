@@ -2,12 +2,10 @@
 
 import random
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import pytest
 from sqlalchemy.orm import Session
 
 from search.fronts.complete_trials import CompleteTrials
@@ -26,13 +24,6 @@ from tests.service.site import SMALL_SPEC, Site
 from tests.storage.records import START, add_study, after, measurement, trial
 
 INFOS = objective_infos(StudySpec.model_validate(SMALL_SPEC).task, ["quality", "parameters"])
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Generator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
 
 
 def add(session: Session, study: str, number: int, generator: random.Random) -> None:

@@ -2,9 +2,7 @@
 
 import threading
 import time
-from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +13,6 @@ from search.fronts.pareto import Front
 from storage.records import StudyRecord, TrialState
 from storage.repositories.studies import Studies
 from tests.service.site import Site
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Generator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -1,9 +1,8 @@
 """The importance of dimensions: what made trials good is found, and nothing is made up."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,13 +34,6 @@ FIELDS: dict[str, Any] = {
 }
 Drawn = dict[str, Scalar]
 Values = Callable[[Drawn], dict[str, Any]]
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Generator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
 
 
 def fill(site: Site, count: int, values: Values, **fields: Any) -> StudyRecord:

@@ -108,7 +108,7 @@ def test_seeds_that_differ_a_little_do_not_make_everything_noise() -> None:
     """Two seeds have an interval of 12.7 standard errors to either side, which is no noise."""
     pairs = {0: (0.82, 0.81), 1: (0.90, 0.89), 2: (0.95, 0.935)}
     points = [
-        Candidate(trial, seeds.mean, 10.0 ** (trial + 2), seeds.standard_error or 0.0)
+        Candidate(trial, seeds.mean, 10.0 ** (trial + 2), seeds.standard_error)
         for trial, pair in pairs.items()
         for seeds in [over_seeds(pair)]
     ]
@@ -124,4 +124,4 @@ def test_a_mean_of_seeds_is_no_surer_than_the_samples_that_judge_it() -> None:
     assert Noise(400).variance(0.9, alike.standard_error) == Noise(400).variance(0.9)
     apart = over_seeds((0.8, 1.0))
     assert apart.standard_error == pytest.approx(0.1)
-    assert Noise(400).variance(0.9, apart.standard_error or 0.0) == pytest.approx(0.01)
+    assert Noise(400).variance(0.9, apart.standard_error) == pytest.approx(0.01)

@@ -1,8 +1,6 @@
 """How long a study still takes, about: at its pace so far, from the first epochs on."""
 
-from collections.abc import Generator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,13 +18,6 @@ from tests.service.site import Site
 TRIALS = 4
 EPOCHS = 10
 BUDGET = {"trials": TRIALS, "epochs": EPOCHS}
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Generator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
 
 
 def _progress(

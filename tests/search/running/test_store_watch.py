@@ -1,8 +1,6 @@
 """Studies wait for a store; only where room is wanting are paused trials let go for it."""
 
 from collections import Counter
-from collections.abc import Generator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -26,13 +24,6 @@ class _Store:
 
     def check_room(self) -> None:
         raise self.why
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Generator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

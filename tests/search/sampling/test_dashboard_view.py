@@ -3,13 +3,11 @@
 import json
 import re
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import optuna
-import pytest
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState as OptunaState
 from optuna_dashboard._custom_plot_data import get_plotly_graph_objects
@@ -36,13 +34,6 @@ from tests.service.site import Site, now
 
 SPEC = StudySpec.model_validate({"task": {"kind": "digits"}})
 INFOS = objective_infos(SPEC.task, SPEC.objectives)
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(tmp_path)
-    yield site
-    site.close()
 
 
 def summary(number: int, **given: Any) -> TrialSummary:

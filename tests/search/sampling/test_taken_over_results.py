@@ -1,8 +1,6 @@
 """Repeats that take over an earlier result: all that is known of it, and only while they wait."""
 
-from collections.abc import Generator
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,13 +19,6 @@ from tests.service.site import Site, now
 from tests.storage.records import measurement
 
 TOO_SLOW = TrialOutcome(cause=TrialCause.LIMIT, detail="too slow", violation=0.4)
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Generator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Hard limits: what a model has is counted on the model itself."""
 
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 
@@ -123,8 +122,6 @@ def test_a_limit_that_no_candidate_can_keep_is_a_422(server: Server) -> None:
     assert "16 bytes" in answer.json()["errors"][0]["message"]
 
 
-def test_agreement_is_for_networks_of_others(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_agreement_is_for_networks_of_others(site: Site) -> None:
     with pytest.raises(SpecRefused, match=r"limits\.agreement: 0\.9 is for the task model_outputs"):
         site.study(limits={"agreement": 0.9})
-    site.close()

@@ -1,8 +1,5 @@
 """A larger budget is compared with what is used up in its own unit."""
 
-from collections.abc import Generator
-from pathlib import Path
-
 import pytest
 
 from search.errors import SpecRefused
@@ -13,13 +10,6 @@ from storage.repositories.studies import Studies
 from tests.service.site import Site
 
 EPOCHS = 10
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Generator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
 
 
 def _finished(site: Site, sampler: str) -> StudyRecord:

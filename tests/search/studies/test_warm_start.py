@@ -1,6 +1,6 @@
 """What studies know of others: every sampler makes use of it, and it leaves no trace in Optuna."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -213,13 +213,6 @@ def with_trials(site: Site, **changes: Any) -> StudyRecord:
     for number in range(5):
         site.epoch(other, number, 1)
     return other
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    found = Site(tmp_path)
-    yield found
-    found.close()
 
 
 def asked(site: Site, *studies: StudyRecord, **changes: Any) -> StudyRecord:

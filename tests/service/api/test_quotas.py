@@ -43,13 +43,6 @@ from tests.storage.records import add_study
 NAMED = {"architecture": "rnn", "parametrization": "dense"}
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(tmp_path / "data")
-    yield site
-    site.close()
-
-
 def serving(site: Site, **limits: int | None) -> TestClient:
     """The API over the site, with quotas."""
     settings = site.settings.model_copy(update={"quotas": QuotaSettings(**limits)})

@@ -1,8 +1,5 @@
 """Agents that the service starts itself have a key as soon as the server asks anybody for one."""
 
-from collections.abc import Generator
-from pathlib import Path
-
 import pytest
 
 from service.auth.api_keys import create_key
@@ -10,13 +7,6 @@ from service.processes.agents_key import AgentsKey
 from storage.accounts.keys import Keys
 from storage.records import LOCAL
 from tests.service.site import Site
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Generator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.close()
 
 
 def _keys(site: Site) -> int:

@@ -33,13 +33,6 @@ FIRST, RIVAL = (
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(tmp_path / "data")
-    yield site
-    site.close()
-
-
-@pytest.fixture
 def client(site: Site) -> Iterator[Client]:
     with listening(site) as (host, port), Client(f"http://{host}:{port}") as client:
         yield client
