@@ -34,6 +34,7 @@ from service.commands.shown.network_tables import (
     network_front_table,
 )
 from service.commands.shown.tables import front_table, shown
+from storage.endings import TrialCause
 
 _REFRESH_SECONDS = 0.5
 _OUTCOMES = ("complete", "stopped", "infeasible", "failed", "cancelled")
@@ -140,6 +141,9 @@ class LineView:
     def _trial(self, event: Event) -> str | None:
         trial = event.payload
         if trial["state"] not in _OUTCOMES:
+            return None
+        if trial.get("reason") == TrialCause.SUPERSEDED.phrase:
+            # A search draws more than it trains: these would be most of the lines.
             return None
         of_network = trial["architecture"] == NETWORK
         model = "" if of_network else f"{trial['architecture']} "

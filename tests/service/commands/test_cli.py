@@ -367,6 +367,22 @@ def test_a_trial_is_told_in_a_line(trial: dict[str, Any], line: str) -> None:
     assert lines == [line]
 
 
+@pytest.mark.parametrize(
+    ("reason", "lines"),
+    [
+        ("superseded before it was trained", 0),
+        ("cancelled by ada", 1),
+        (None, 1),
+    ],
+)
+def test_a_suggestion_that_was_never_trained_has_no_line(reason: str | None, lines: int) -> None:
+    found: list[str] = []
+    trial = {"trial": 5, "state": "cancelled", "reason": reason}
+    model = {"architecture": "rnn", "parametrization": "dense", "parameters": 309_644}
+    LineView(write=found.append).event(Event(number=1, kind="trial", payload={**trial, **model}))
+    assert len(found) == lines
+
+
 def test_a_download_is_told_at_most_once_per_tenth() -> None:
     lines: list[str] = []
     view = LineView(write=lines.append)
