@@ -29,6 +29,7 @@ LOSSES = 20
 """How often it may be lost to whatever else: a bound, for what never ends is no use to anyone."""
 
 _OWN_DOING = (
+    AttemptCause.FAILED,
     AttemptCause.EXITED,
     AttemptCause.CRASHED,
     AttemptCause.OUT_OF_MEMORY,

@@ -19,6 +19,7 @@ from tests.storage.records import attempt
 Why: TypeAlias = tuple[AttemptCause, str | None]
 
 RAISED: Why = (AttemptCause.EXITED, "exited with code 1")
+SAID_SO: Why = (AttemptCause.FAILED, "Traceback: ValueError: no such mode")
 CRASHED: Why = (AttemptCause.CRASHED, "crashed by signal 11 (Segmentation fault)")
 TOO_LARGE: Why = (AttemptCause.OUT_OF_MEMORY, "out of memory: there was no memory left")
 AT_ITS_LIMIT: Why = (AttemptCause.MEMORY_LIMIT, "out of memory: ended at its limit of 1.9 GB")
@@ -36,7 +37,7 @@ def lost(*whys: Why) -> list[AttemptRecord]:
     ]
 
 
-@pytest.mark.parametrize("reason", [RAISED, CRASHED, TOO_LARGE, LIED])
+@pytest.mark.parametrize("reason", [RAISED, SAID_SO, CRASHED, TOO_LARGE, LIED])
 def test_what_a_job_does_to_itself_is_tried_a_few_times(reason: Why) -> None:
     assert not gave_up(lost(*[reason] * (ATTEMPTS - 1), KILLED, EXPIRED, NOT_STARTED))
     assert gave_up(lost(*[reason] * (ATTEMPTS - 1), KILLED, reason))
