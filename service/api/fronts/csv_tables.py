@@ -48,10 +48,15 @@ _TRIAL_OF_NETWORK = (
 
 
 def front_csv(front: FrontDocument) -> str:
-    """The points of a front."""
+    """The points of a front.
+
+    Column `bytes` is the objective of that name; each kind of file that a point has is a column of
+    its own, `onnx_bytes` for one.
+    """
     names = sorted({name for point in front.points for name in point.hyperparameters})
     of_network = any(point.architecture == NETWORK for point in front.points)
-    columns = _FRONT_OF_NETWORK if of_network else _FRONT
+    files = sorted({kind for point in front.points for kind in point.bytes})
+    columns = (*(_FRONT_OF_NETWORK if of_network else _FRONT), *map(_size_of, files))
     rows: list[Sequence[object]] = [(*columns, *names)]
     for point in front.points:
         low, high = point.quality_interval or (None, None)
@@ -61,9 +66,14 @@ def front_csv(front: FrontDocument) -> str:
             "quality_low": low,
             "quality_high": high,
             "stored_as": point.parametrization,
+            **{_size_of(kind): point.bytes.get(kind) for kind in files},
         }
         rows.append(_row(columns, cells, names))
     return _lines(rows)
+
+
+def _size_of(kind: str) -> str:
+    return f"{kind}_bytes"
 
 
 def trials_csv(

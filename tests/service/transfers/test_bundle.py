@@ -49,10 +49,11 @@ def test_a_bundle_has_what_the_fronts_points_have(client: TestClient, site: Site
         assert (
             archive.read("front.csv").decode() == client.get(f"{study_path}/front?format=csv").text
         )
-        rows = csv.DictReader(io.StringIO(archive.read("front.csv").decode()))
+        rows = [*csv.DictReader(io.StringIO(archive.read("front.csv").decode()))]
         assert [int(row["trial"]) for row in rows] == numbers
-        for number in numbers:
+        for number, row in zip(numbers, rows, strict=True):
             stored = archive.read(f"trial-{number}/model.safetensors")
+            assert int(row["checkpoint_bytes"]) == len(stored)
             assert stored == client.get(f"{study_path}/trials/{number}/checkpoint").content
             load(stored)
     assert client.get(f"{study_path}/bundle").content == answer.content
