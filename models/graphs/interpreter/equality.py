@@ -1,7 +1,7 @@
 """Whether a graph computes in torch what onnxruntime computes."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +18,13 @@ Array = np.ndarray[Any, Any]
 MOST_BY_ROUNDING = 32
 """By how many times as much outputs may differ, where no node does by itself, as the runtime's own
 answers move at most when each weight moves by its last place."""
-_LAST_PLACE = 2.0**-23
-"""Of single precision, as a share of a number."""
+_LAST_PLACE: Mapping[int, float] = {
+    onnx.TensorProto.FLOAT: 2.0**-23,
+    onnx.TensorProto.FLOAT16: 2.0**-10,
+}
+"""Of weights by their type, as a share of a number."""
+_HALF = 2.0**-9
+"""Tolerance for what the runtime gives in half precision: four times what that rounds by."""
 _DRAWS = 3
 _AT_ONCE = 64
 """Values that are asked of the runtime in one call, which bounds the memory they take."""
@@ -104,13 +109,18 @@ def _compared(
     found = zip(module.outputs, _answers(module, feed), strict=True)
     shares = {name: difference(answers[name], one) for name, one in found}
     output = max(shares, key=shares.__getitem__)
-    worst = Equality(difference=shares[output], tolerance=tolerance, output=output)
+    allowed = _tolerance(answers[output], tolerance)
+    worst = Equality(difference=shares[output], tolerance=allowed, output=output)
     if worst.equal:
         return worst
     operator, node, value = _first_that_differs(model, module, feed, tolerance)
     if operator is not None:
         return replace(worst, operator=operator, node=node, value=value)
     return replace(worst, rounding=_rounding(model, feed, output, answers[output]))
+
+
+def _tolerance(expected: Array, tolerance: float) -> float:
+    return max(tolerance, _HALF) if expected.dtype == np.float16 else tolerance
 
 
 def difference(expected: Array, found: Array) -> float:
@@ -154,7 +164,8 @@ def _first_that_differs(
         given = feed_tensors(expected, module.device)
         for node, outputs in itertools.islice(walked, len(part)):
             for name, value in outputs.items():
-                if difference(expected[name], value.float().cpu().numpy()) > tolerance:
+                apart = difference(expected[name], value.float().cpu().numpy())
+                if apart > _tolerance(expected[name], tolerance):
                     return node.operator, node.name, name
             # Whole numbers may be wider here than they are in the runtime.
             outputs.update({name: given[name].to(one.dtype) for name, one in outputs.items()})
@@ -169,15 +180,15 @@ def _rounding(model: onnx.ModelProto, feed: Feed, output: str, expected: Array) 
 
 
 def _rounded_otherwise(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
-    """A copy whose weights of single precision are numbers next to them, up or down by chance."""
+    """A copy whose weights are numbers next to them, up or down by chance."""
     random = np.random.default_rng(seed)
     made = onnx.ModelProto()
     made.CopyFrom(model)
     for tensor in made.graph.initializer:
-        if tensor.data_type == onnx.TensorProto.FLOAT:
+        if tensor.data_type in _LAST_PLACE:
             numbers = numpy_helper.to_array(tensor)
-            steps = _LAST_PLACE * random.choice((-1, 1), numbers.shape)
-            moved = (numbers * (1 + steps)).astype(np.float32)
+            steps = _LAST_PLACE[tensor.data_type] * random.choice((-1, 1), numbers.shape)
+            moved = (numbers * (1 + steps)).astype(numbers.dtype)
             tensor.CopyFrom(numpy_helper.from_array(moved, tensor.name))
     return made
 

@@ -121,8 +121,14 @@ class GraphModule(nn.Module):
 
 
 def feed_tensors(feed: Feed, device: torch.device) -> dict[str, Tensor]:
-    """Arrays as tensors, those of floating point on a device; whole numbers stay on the CPU."""
-    tensors = {name: torch.as_tensor(np.array(value)) for name, value in feed.items()}
+    """Arrays as tensors, those of floating point on a device; whole numbers stay on the CPU.
+
+    Those of half precision come in single, see `tensor_values.TYPES`.
+    """
+    tensors = {
+        name: torch.as_tensor(np.array(value, np.float32 if value.dtype == np.float16 else None))
+        for name, value in feed.items()
+    }
     return {
         name: value.to(device) if value.is_floating_point() else value
         for name, value in tensors.items()

@@ -14,7 +14,7 @@ from models.errors import InterpreterError
 TYPES: Mapping[int, torch.dtype] = {
     onnx.TensorProto.FLOAT: torch.float32,
     onnx.TensorProto.DOUBLE: torch.float64,
-    onnx.TensorProto.FLOAT16: torch.float16,
+    onnx.TensorProto.FLOAT16: torch.float32,
     onnx.TensorProto.BFLOAT16: torch.bfloat16,
     onnx.TensorProto.INT8: torch.int8,
     onnx.TensorProto.INT16: torch.int16,
@@ -23,10 +23,15 @@ TYPES: Mapping[int, torch.dtype] = {
     onnx.TensorProto.UINT8: torch.uint8,
     onnx.TensorProto.BOOL: torch.bool,
 }
-"""Types that torch computes with; others are refused by name."""
+"""What torch computes in, by a file's type; others are refused by name.
 
-# Types of a file that torch has only wider ones for, and numpy's type on the way there.
+Half precision is computed in single, as onnxruntime does on the CPU: an optimizer's steps would be
+lost in its roundings.
+"""
+
+# Types of a file that are computed in wider ones, and numpy's type on the way there.
 _WIDENED: Mapping[int, tuple[Any, torch.dtype]] = {
+    onnx.TensorProto.FLOAT16: (np.float32, torch.float32),
     onnx.TensorProto.BFLOAT16: (np.float32, torch.bfloat16),
     onnx.TensorProto.INT4: (np.int8, torch.int8),
     onnx.TensorProto.UINT4: (np.uint8, torch.uint8),
@@ -50,7 +55,9 @@ def torch_type(element: int) -> torch.dtype:
 
 
 def tensor_of(proto: onnx.TensorProto) -> Tensor:
-    """A tensor's numbers, in memory of their own; integers of 4, 16 and 32 bits may come wider.
+    """A tensor's numbers, in memory of their own.
+
+    Half precision comes as single; integers of 4, 16 and 32 bits may come wider, too.
 
     Raises:
         InterpreterError: torch has no such type.

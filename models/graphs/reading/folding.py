@@ -13,6 +13,7 @@ from models.errors import GraphRefused
 from models.graphs.documents import DEFAULT_LIMITS, GraphLimits
 from models.graphs.reading.constants import opened, share_equal_weights
 from models.graphs.reading.facts import weight_share
+from models.graphs.reading.inserted_casts import remove_inserted_casts
 from models.graphs.reading.naming import refuse_unordered, tell_nodes_apart
 from models.graphs.reading.nodes import refuse_unknown_operators
 from models.graphs.reading.random_feeds import random_feeds
@@ -92,6 +93,7 @@ def folded(
             raise GraphRefused("the model runs on none of the random inputs that were tried")
         made = _optimized(content, scratch / "folded.onnx", limits)
         _restore(made, model)
+        remove_inserted_casts(made, model)
         share_equal_weights(made)
         _refuse_worse(made, model)
         _refuse_other_answers(plain_session(made.SerializeToString()), answered)

@@ -1,13 +1,12 @@
 """A branch of an `If` in the place of the node itself."""
 
 from collections import Counter
-from collections.abc import Mapping
 
 from onnx import GraphProto, NodeProto, TensorProto, helper
 
 from models.errors import GraphRefused
 from models.graphs.reading.sentences import quoted
-from models.graphs.reading.walking import all_graphs, bodies, defined
+from models.graphs.reading.walking import all_graphs, bodies, defined, rename_reads
 
 
 class Names:
@@ -66,7 +65,7 @@ def inlined(
         copied = NodeProto()
         copied.CopyFrom(inner)
         copied.name = names.node(inner.name)
-        _rename(copied, renamed)
+        rename_reads(copied, renamed)
         copied.output[:] = [renamed.get(name, name) for name in copied.output]
         nodes.append(copied)
     for inside, outside in zip(branch.output, node.output, strict=False):
@@ -80,18 +79,6 @@ def inlined(
         moved.name = renamed.get(tensor.name, tensor.name)
         tensors.append(moved)
     return nodes, tensors
-
-
-def _rename(node: NodeProto, renamed: Mapping[str, str]) -> None:
-    """Rename what a node and its bodies read from around them."""
-    node.input[:] = [renamed.get(name, name) for name in node.input]
-    for body in bodies(node):
-        own = set(defined(body))
-        outer = {old: new for old, new in renamed.items() if old not in own}
-        for inner in body.node:
-            _rename(inner, outer)
-        for port in body.output:
-            port.name = outer.get(port.name, port.name)
 
 
 def _free(name: str, taken: Counter[str]) -> str:

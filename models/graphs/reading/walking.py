@@ -1,6 +1,6 @@
 """Graphs within graphs: the bodies of `If`, `Loop` and `Scan`, and the tensors in nodes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from onnx import GraphProto, NodeProto, TensorProto
 
@@ -42,6 +42,18 @@ def reads(node: NodeProto) -> Iterator[str]:
     yield from (name for name in node.input if name)
     for body in bodies(node):
         yield from captured(body)
+
+
+def rename_reads(node: NodeProto, renamed: Mapping[str, str]) -> None:
+    """Rename what a node and its bodies read from around them."""
+    node.input[:] = [renamed.get(name, name) for name in node.input]
+    for body in bodies(node):
+        own = set(defined(body))
+        outer = {old: new for old, new in renamed.items() if old not in own}
+        for inner in body.node:
+            rename_reads(inner, outer)
+        for port in body.output:
+            port.name = outer.get(port.name, port.name)
 
 
 def captured(body: GraphProto) -> Iterator[str]:

@@ -12,12 +12,9 @@ from models.graphs.fits.statistics import Statistics
 from models.graphs.interpreter import Numbers, RoundedNumbers, ShapedWeight, weight_of
 from models.graphs.layers import Layer
 
-# The element types of a file that weights in single precision are brought to.
-_TYPES: Mapping[str | None, torch.dtype] = {"float32": torch.float32, "float16": torch.float16}
-
 
 class LayerWeight(nn.Module):
-    """Stands for the initializer of a layer, in the file's shape and type."""
+    """Stands for the initializer of a layer, in the file's shape and in single precision."""
 
     def __init__(self, layer: Layer, fit: Fit) -> None:
         """Begin with what a fit stores; the whole begins as near to the layer as it can be."""
@@ -26,7 +23,6 @@ class LayerWeight(nn.Module):
         matrix = torch.as_tensor(layer.matrices.reshape(rows, layer.columns).astype(np.float32))
         parts = {name: _numbers(part) for name, part in fit.parts.items()}
         arrangement = layer.role.arrangement
-        self._type = _TYPES[layer.element]
         self._layer, self._fit = layer, fit
         self.weight = ShapedWeight(
             weight_of(parts, matrix=matrix, directions=layer.directions),
@@ -36,7 +32,7 @@ class LayerWeight(nn.Module):
 
     def forward(self) -> Tensor:
         """The tensor, differentiable in what is trained."""
-        return self.weight().to(self._type)
+        return self.weight()
 
     def fit(self) -> Fit:
         """The fit of the numbers as they are now, rounded; its error is still that of before."""

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import onnx
 import torch
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 from torch import Tensor
 
 from models.errors import ExportError
@@ -150,12 +150,9 @@ class _Tuning:
 
     def _original(self, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         # The file itself is the teacher, as it is the reference of everything else.
-        found = self._evaluator.original_answers(
-            {name: value.cpu().numpy() for name, value in inputs.items()}
-        )
-        return {
-            name: torch.as_tensor(answer).to(self._module.device) for name, answer in found.items()
-        }
+        types = {name: value.dtype for name, value in self._feeds[0].items()}
+        feed = {name: value.cpu().numpy().astype(types[name]) for name, value in inputs.items()}
+        return feed_tensors(self._evaluator.original_answers(feed), self._module.device)
 
     def _content(self) -> bytes:
         """The file of the module's numbers."""
@@ -218,5 +215,7 @@ def _with_numbers(model: onnx.ModelProto, module: GraphModule) -> onnx.ModelProt
     made.CopyFrom(model)
     for tensor in made.graph.initializer:
         if tensor.name in trained:
-            tensor.CopyFrom(numpy_helper.from_array(trained[tensor.name], tensor.name))
+            element = helper.tensor_dtype_to_np_dtype(tensor.data_type)
+            numbers = trained[tensor.name].astype(element)
+            tensor.CopyFrom(numpy_helper.from_array(numbers, tensor.name))
     return made

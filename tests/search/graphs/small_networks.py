@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from models.graphs.reading import graph_facts
 from search.graphs.evaluator import Evaluator, probed_offers
@@ -18,7 +18,7 @@ INPUTS, HIDDEN, CLASSES = 40, 48, 6
 SAMPLES = 160
 
 
-def classifier(*, seed: int = 0) -> onnx.ModelProto:
+def classifier(*, seed: int = 0, kind: type[np.floating[Any]] = np.float32) -> onnx.ModelProto:
     """Three products; samples are the first axis of everything."""
     generator = np.random.default_rng(seed)
 
@@ -26,7 +26,7 @@ def classifier(*, seed: int = 0) -> onnx.ModelProto:
         # Some directions matter more than others, as in trained networks.
         scales = np.geomspace(1, 0.1, rows)[:, None]
         values = generator.standard_normal((rows, columns)) * scales / np.sqrt(rows)
-        return (3 * values).astype(np.float32)
+        return (3 * values).astype(kind)
 
     weights = {"w1": weight(INPUTS, HIDDEN), "w2": weight(HIDDEN, HIDDEN)}
     # Of fewer than 1,024 numbers: it is left as it is.
@@ -69,12 +69,15 @@ def vectors(count: int = SAMPLES, *, seed: int = 1) -> NDArray[Any]:
 
 
 def classifier_samples(model: onnx.ModelProto, count: int = SAMPLES) -> NetworkSamples:
-    return network_samples(graph_facts(model).inputs, {"x": vectors(count)})
+    facts = graph_facts(model)
+    return network_samples(facts.inputs, {"x": vectors(count).astype(facts.inputs[0].type)})
 
 
 @functools.cache
-def evaluator(objectives: tuple[Objective, ...] = ("bytes",)) -> Evaluator:
-    model = classifier()
+def evaluator(
+    objectives: tuple[Objective, ...] = ("bytes",), kind: type[np.floating[Any]] = np.float32
+) -> Evaluator:
+    model = classifier(kind=kind)
     samples = classifier_samples(model)
     return Evaluator(model.SerializeToString(), model, samples, objectives=objectives)
 
@@ -91,8 +94,11 @@ def _model(
     outputs: Sequence[Sequence[int | str]],
     names: Sequence[str] = ("x",),
 ) -> onnx.ModelProto:
+    (kind,) = {value.dtype for value in weights.values()}
+    element = helper.np_dtype_to_tensor_dtype(kind)
+
     def port(name: str, shape: Sequence[int | str]) -> onnx.ValueInfoProto:
-        return helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape))
+        return helper.make_tensor_value_info(name, element, list(shape))
 
     graph = helper.make_graph(
         nodes,

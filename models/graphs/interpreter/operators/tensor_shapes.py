@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from onnx import TensorProto
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -61,7 +62,12 @@ def number_range(_node: Node, start: Tensor, limit: Tensor, step: Tensor) -> Ten
 @TENSOR_SHAPES.operator("Cast")
 def cast(node: Node, x: Tensor) -> Tensor:
     """Numbers in another type."""
-    return x.to(torch_type(node.integer("to", 1)))
+    element = node.integer("to", 1)
+    if element == TensorProto.FLOAT16:
+        # Rounded as half precision is; gradients pass as they are, for small ones would be lost.
+        x = x.float()
+        return x + (x.half().float() - x).detach()
+    return x.to(torch_type(element))
 
 
 @TENSOR_SHAPES.operator("CastLike")

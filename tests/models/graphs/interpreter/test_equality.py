@@ -114,3 +114,26 @@ def test_differences_are_shares_of_the_largest_number(
     expected: Array, found: Array, wanted: float
 ) -> None:
     assert difference(expected, found) == pytest.approx(wanted)
+
+
+def in_halves(weight: Array) -> onnx.ModelProto:
+    """A product and a softmax of numbers in half precision."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="product"),
+        helper.make_node("Softmax", ["a"], ["y"], axis=-1),
+    ]
+    held = [numpy_helper.from_array(weight.astype(np.float16), "w")]
+    return model_of(nodes, {"x": normal(7, 20).astype(np.float16)}, ["y"], held)
+
+
+def test_half_precision_is_computed_in_single_and_held_to_its_own_roundings() -> None:
+    weight = normal(20, 30)
+    model = in_halves(weight)
+    feeds = [{"x": normal(7, 20).astype(np.float16)}]
+    module = GraphModule(model, ["w"])
+    assert module.trained()["w"].dtype == np.float32
+    found = equal_to_runtime(model, module, feeds)
+    assert found.equal
+    assert found.tolerance == 2**-9
+    other = equal_to_runtime(model, GraphModule(in_halves(1.01 * weight)), feeds)
+    assert (other.equal, other.node) == (False, "product")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from onnx import GraphProto, TensorProto, helper
@@ -129,6 +130,64 @@ def test_a_batch_norm_is_merged(tmp_path: Path) -> None:
     made = folded(model, tmp_path)
     assert made.kept_because is None
     assert [node.op_type for node in made.model.graph.node] == ["Conv"]
+
+
+HALF = TensorProto.FLOAT16
+
+
+def halves(cast_to: int) -> onnx.ModelProto:
+    """Two products in half precision, the second in a branch, and a cast of the network's own."""
+    drawn = np.random.default_rng(0).standard_normal((2, 4, 4)) / 2
+    branches = [
+        helper.make_graph(
+            [helper.make_node("MatMul", ["b", "V"], [f"{name}_y"]), *more],
+            name,
+            [],
+            [port(f"{name}_{'z' if more else 'y'}", None, HALF)],
+        )
+        for name, more in (
+            ("low", []),
+            ("high", [helper.make_node("Relu", ["high_y"], ["high_z"])]),
+        )
+    ]
+    nodes = [
+        helper.make_node("MatMul", ["x", "W"], ["a"], name="product"),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Cast", ["b"], ["wide"], to=cast_to),
+        helper.make_node("ReduceSum", ["wide"], ["sum"], keepdims=0),
+        helper.make_node("Greater", ["sum", "limit"], ["is_high"]),
+        helper.make_node(
+            "If", ["is_high"], ["y"], then_branch=branches[1], else_branch=branches[0]
+        ),
+    ]
+    limit = helper.make_tensor("limit", cast_to, [], [2.0])
+    weights = [tensor(name, one, np.float16) for name, one in zip("WV", drawn, strict=True)]
+    return model_of(
+        nodes,
+        inputs=[port("x", element=HALF)],
+        outputs=[port("y", element=HALF)],
+        tensors=[*weights, limit],
+    )
+
+
+@pytest.mark.parametrize("cast_to", [TensorProto.FLOAT, TensorProto.DOUBLE])
+def test_a_network_in_half_precision_stays_in_it(cast_to: int, tmp_path: Path) -> None:
+    """onnxruntime computes it in single precision on the CPU, between casts of its own.
+
+    It leaves out casts to single precision that the network has, too; then nothing is folded.
+    """
+    model = halves(cast_to)
+    made = folded(model, tmp_path)
+    assert (made.kept_because is None) == (cast_to == TensorProto.DOUBLE)
+    assert graph_facts(made.model).operators == graph_facts(model).operators
+    assert [node.output for node in made.model.graph.node] == [
+        node.output for node in model.graph.node
+    ]
+    kinds = {one.name: one.data_type for one in made.model.graph.initializer}
+    assert kinds == {"W": HALF, "V": HALF, "limit": cast_to}
+    feed = {"x": np.random.default_rng(2).standard_normal((3, 4)).astype(np.float16)}
+    for found, expected in zip(answers(made.model, feed), answers(model, feed), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_a_model_that_no_random_input_fits_stays_as_it_is(tmp_path: Path) -> None:

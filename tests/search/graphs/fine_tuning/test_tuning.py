@@ -101,6 +101,18 @@ def test_numbers_keep_their_bits() -> None:
     assert not np.array_equal(numbers["w3"], numpy_helper.to_array(before.graph.initializer[0]))
 
 
+@pytest.mark.parametrize("picks", [FEW_BITS, LOW_RANK], ids=["bits", "low rank"])
+def test_a_network_in_half_precision_is_trained_in_single_and_stays_in_half(picks: Picks) -> None:
+    held = evaluator(COSTS, np.float16)
+    found = trained(held, picks)
+    assert found.told.loss_after < 0.85 * found.told.loss_before
+    model = onnx.load_model_from_string(found.content)
+    kinds = {one.data_type for one in model.graph.initializer}
+    assert TensorProto.FLOAT16 in kinds
+    assert TensorProto.FLOAT not in kinds
+    assert len(found.content) == len(held.content(picks))
+
+
 def test_the_same_seed_gives_the_same_file() -> None:
     how = FineTune(epochs=2)
     held = evaluator(COSTS)

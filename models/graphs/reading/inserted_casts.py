@@ -1,0 +1,46 @@
+"""Casts that the runtime puts into a network which computes in half precision."""
+
+from onnx import GraphProto, ModelProto, NodeProto
+
+from models.graphs.reading.walking import all_graphs, defined, rename_reads
+
+_INSERTED = "InsertedPrecisionFreeCast_"
+"""How onnxruntime begins their names; what it names otherwise stays where it is."""
+
+
+def remove_inserted_casts(made: ModelProto, model: ModelProto) -> None:
+    """Let `made`, as the runtime wrote it, compute in half precision where `model` does.
+
+    Where its CPU has no kernel for float16, onnxruntime computes in single precision, between casts
+    of its own. It does so again as it loads the file. In the file they would keep layers from their
+    weights, and have devices that compute in half precision do otherwise.
+    """
+    own = {name for graph in all_graphs(model.graph) for name in defined(graph)}
+    for graph in all_graphs(made.graph):
+        _remove(graph, own)
+
+
+def _remove(graph: GraphProto, own: set[str]) -> None:
+    """`own` are the names of the model as it was: of a cast between two of them both stay."""
+    same: dict[str, str] = {}
+    kept: list[NodeProto] = []
+    for node in graph.node:
+        if node.op_type == "Cast" and node.name.startswith(_INSERTED):
+            read, made = (same.get(name, name) for name in (node.input[0], node.output[0]))
+            if made not in own:
+                same[made] = read
+                continue
+            if read not in own:
+                same = {name: made if to == read else to for name, to in same.items()}
+                same[read] = made
+                continue
+        kept.append(node)
+    there = {same.get(name, name) for name in defined(graph)}
+    for name in there - own:
+        if (plain := name.removeprefix(_INSERTED)) in own - there:
+            same = {old: plain if to == name else to for old, to in same.items()} | {name: plain}
+    for node in kept:
+        rename_reads(node, same)
+        node.output[:] = [same.get(name, name) for name in node.output]
+    del graph.node[:]
+    graph.node.extend(kept)
