@@ -37,6 +37,7 @@ from search.collections import CollectionBudgets
 from search.dispatch.claim_policy import Capacity, Choosing, others, say_whether_it_waits
 from search.dispatch.coordinator_report import CoordinatorReport
 from search.dispatch.fair_threads import FairThreads
+from search.dispatch.faulty_studies import FaultyStudies
 from search.dispatch.runs.remeasuring import MeasuringRun, ended_studies_to_measure
 from search.dispatch.runs.study_run import StudyRun
 from search.dispatch.starts import Start, Starts
@@ -130,6 +131,7 @@ class Coordinator:
         self._former_was_killed: bool | None = None
         self._looks = StudyLooks(database)
         self._claims = StudyClaims(database, owner=owner, lease_seconds=lease_seconds)
+        self._faulty = FaultyStudies()
         self._report = CoordinatorReport(
             owner=owner, lock_files=folders.locks, beat_seconds=lease_seconds / 4
         )
@@ -544,7 +546,7 @@ class Coordinator:
             if is_at_work:
                 waits = self._choosing.says_it_waits(study, is_at_work=True)
                 say_whether_it_waits(self.database, study, waits=waits)
-            if study.id in renewed:
+            if study.id in renewed or (not is_at_work and self._faulty.is_left_alone(study.id)):
                 continue
             if not self._claims.take(study.id):
                 if is_at_work:
@@ -582,7 +584,8 @@ class Coordinator:
     def _while_ours(self, study_id: str) -> Generator[None]:
         """Leave a study alone that is another's, and read one anew that was changed meanwhile.
 
-        What runs of another's ends by itself: its leases are over.
+        What runs of another's ends by itself: its leases are over. Where an error was met that
+        nobody foresaw, the study is left alone for a while, and what runs of it goes on.
         """
         try:
             with bound(study_id=study_id):
@@ -591,6 +594,13 @@ class Coordinator:
             self._forget_anothers(study_id, error)
         except Conflict as error:
             _log.warning("a study was changed", extra={"study_id": study_id, "reason": error})
+            self._forget(study_id)
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            seconds = self._faulty.note(study_id)
+            fields = {"study_id": study_id, "seconds": seconds}
+            _log.exception("a study met an error, and is left alone for a while", extra=fields)
             self._forget(study_id)
 
     def _without_database(self, error: Exception) -> None:
@@ -631,6 +641,7 @@ class Coordinator:
         del self._known[study_id]
         self.allocator.forget(study_id)
         self._in_background.pop(study_id, None)
+        self._faulty.forget(study_id)
         self._claims.release(study_id)
         if self._ended is not None:
             self._ended(study_id)

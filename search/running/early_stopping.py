@@ -154,11 +154,16 @@ def _standings(session: Session, study: StudyRecord, spec: StudySpec) -> Standin
             number=trial.number,
             errors=best_so_far([_log_error(value, spec.task.metric, study) for value in values]),
             costs=costs,
-            is_finished=trial.state == TrialState.COMPLETE and len(values) >= spec.budget.epochs,
+            is_finished=_stands(trial) and len(values) >= spec.budget.epochs,
             ended_after=spent if trial.finished_at is not None else None,
         )
     reference = _reference(study, spec, trials)
     return Standings(curves, reference=reference, epochs=spec.budget.epochs, seed=spec.seed)
+
+
+def _stands(trial: TrialSummary) -> bool:
+    """Whether it is complete and breaks no limit, as may be found later: on a front it may be."""
+    return trial.state == TrialState.COMPLETE and trial.violation is None
 
 
 def _by_end(trial: TrialSummary) -> tuple[float, int]:
@@ -207,12 +212,11 @@ def _reference(
 
     Its 1 sample per second is decades beyond all that is measured, which would hide differences in
     speed: twice the cost of the slowest trial's counts instead. So it does where a bound would
-    hide every difference: until a complete trial lies in the region of interest.
+    hide every difference: until a trial that stands lies in the region of interest.
     """
     assert study.reference_point is not None
     point, metric = study.reference_point, spec.task.metric
-    complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-    is_reached = not all(map(spec.region.is_outside, complete))
+    is_reached = not all(map(spec.region.is_outside, filter(_stands, trials)))
     bounded = () if is_reached else spec.region.ends.keys()
     costs: list[float] = []
     for kind in _costing(spec.objectives):

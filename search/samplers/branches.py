@@ -19,8 +19,10 @@ from search.documents.objectives import OBJECTIVE_KINDS
 from search.samplers.adapters.frozen import frozen, values_of
 from search.samplers.adapters.in_memory import has_ended, suggested
 from search.samplers.gp import Gp
+from search.samplers.modelling.acquisition import undominated
 from search.samplers.modelling.axes import costs_of, natural_log_error
 from search.samplers.modelling.branching import Branch, branches_of, narrowed
+from search.samplers.modelling.candidates import stands
 from search.samplers.modelling.gaussian_process import Array
 from search.samplers.nsga2 import Nsga2
 from search.samplers.nsga3 import Nsga3
@@ -28,7 +30,6 @@ from search.samplers.random import Random
 from search.samplers.sampler import Past, Sampler, SamplerContext, Space, WholeSampler
 from search.samplers.tpe import Tpe
 from search.spaces import Scalar
-from storage.records import TrialState
 
 InnerSampler = Annotated[Tpe | Random | Nsga2 | Nsga3 | Gp, Field(discriminator="kind")]
 
@@ -70,7 +71,9 @@ class Branches(Sampler):
             past = study.past()
             own = [trial for trial in past.trials if trial.number < number]
             past = replace(past, trials=own)
-            branches = branches_of(study.space)
+            pins = study.pins(number)
+            # What a trial shares with others that train beside it may name the branch already.
+            branches = [one for one in branches_of(study.space) if one.agrees(pins)]
             branch = branches[self._next(study, past, branches, np.random.default_rng(seed))]
             return self._within(narrowed(replace(study, past=lambda: past), branch), seed=seed)
 
@@ -127,7 +130,7 @@ def gains_by_number(
     for trial in past.trials:
         values = values_of(trial, study.objectives)
         owner = next((i for i, branch in enumerate(branches) if branch.is_of(trial)), None)
-        if has_ended(trial) and trial.state == TrialState.COMPLETE and values and owner is not None:
+        if has_ended(trial) and stands(trial) and values and owner is not None:
             numbers.append(trial.number)
             owners.append(owner)
             rows.append(costs_of(values, study.objectives, study.metric, samples=samples))
@@ -207,10 +210,14 @@ def gains(costs: Array, branches: NDArray[np.intp], reference: Array) -> Array:
     """
     found = np.zeros(len(costs))
     for branch in np.unique(branches):
-        front = costs[branches != branch]
+        others = costs[branches != branch]
+        front = others[undominated(others)]
         volume = _volume(front, reference)
         for place in np.flatnonzero(branches == branch):
-            front = np.concatenate([front, costs[place : place + 1]])
+            own = costs[place]
+            if (front <= own).all(axis=1).any():
+                continue
+            front = np.concatenate([front[~(own <= front).all(axis=1)], own[None]])
             larger = _volume(front, reference)
             found[place] = larger - volume
             volume = larger

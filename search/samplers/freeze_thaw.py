@@ -186,7 +186,12 @@ class _Search:
         self._trials, self._own = self._table.trials, self._table.own
         self._complete = {one.number for one in known if one.state is TrialState.COMPLETE}
         self._draws = CandidateDraws(
-            study, self._trials, self._table.costs, generator, pins=self._pins
+            study,
+            self._trials,
+            self._table.costs,
+            generator,
+            in_vain=self._table.in_vain,
+            pins=self._pins,
         )
 
     def suggestion(self, number: int) -> DrawnTrial:

@@ -107,7 +107,9 @@ def _known(study: SamplerContext, number: int) -> list[FrozenTrial]:
     costs = np.array([_costs(trial, study, predicted_errors) for trial in ended])
     known = ~np.isnan(costs)
     means = np.where(known, costs, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    limited = any(trial.state == TrialState.INFEASIBLE for trial in ended)
+    limited = any(
+        trial.state == TrialState.INFEASIBLE or trial.violation is not None for trial in ended
+    )
     return [
         *(
             as_optuna_has_it(
@@ -135,13 +137,13 @@ def _costs(
     }
     for kind in OBJECTIVE_KINDS.values():
         if kind.known != "trained":
-            value = kind.value(trial)
+            value = kind.for_sampler(trial)
             costs[kind.name] = math.nan if value is None else kind.decades(value)
     return [costs[name] for name in study.objectives]
 
 
 def _violation(trial: TrialRecord, study: SamplerContext) -> float:
     """By how much a trial breaks the limits: a negative margin where it keeps them."""
-    if trial.state == TrialState.INFEASIBLE:
+    if trial.state == TrialState.INFEASIBLE or trial.violation is not None:
         return min(1.0, trial.violation or 1.0)
     return min(0.0, max([-1.0, *margins(study.limits, trial)]))

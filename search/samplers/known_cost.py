@@ -19,7 +19,9 @@ from search.samplers.modelling.candidates import (
     CandidateDraws,
     farthest_costs,
     is_own,
+    stands,
     was_begun,
+    was_in_vain,
 )
 from search.samplers.modelling.costs import Costs
 from search.samplers.modelling.encoding import Encoding, values_of_draw, values_of_trial
@@ -77,14 +79,22 @@ class _Choice:
     ) -> None:
         self._study = study
         self._generator = generator
-        own = [trial for trial in past.trials if trial.number < number and was_begun(trial)]
-        self._trials = [*study.knowledge.trials, *own]
+        known = [trial for trial in past.trials if trial.number < number]
+        in_vain = [trial for trial in known if was_in_vain(trial)]
+        self._trials = [*study.knowledge.trials, *filter(was_begun, known)]
         self._encoding = Encoding(study.space.dimensions)
+        # Those in vain tell how fast their shapes are, too: for limits, the most.
+        measured = [*self._trials, *in_vain]
         self._costs = Costs(
-            study.objectives, self._trials, study.sampler_cache, file_bytes=study.file_bytes
+            study.objectives, measured, study.sampler_cache, file_bytes=study.file_bytes
         )
         self._draws = CandidateDraws(
-            study, self._trials, self._costs, generator, pins=study.pins(number)
+            study,
+            self._trials,
+            self._costs,
+            generator,
+            in_vain=in_vain,
+            pins=study.pins(number),
         )
         self._predicted_errors = PredictedErrors(study, past, self._trials)
 
@@ -114,8 +124,8 @@ class _Choice:
         return next(allowed, candidates[order[0]])
 
     def _front(self, history: History) -> list[int]:
-        """Places of the complete trials that no other one dominates."""
-        complete = _mask(trial.state == TrialState.COMPLETE for trial in self._trials)
+        """Places of the trials that stand and that no other one dominates."""
+        complete = _mask(map(stands, self._trials))
         points = np.column_stack([history.costs, history.errors])[complete]
         return np.flatnonzero(complete)[undominated(points)].tolist()
 
@@ -123,15 +133,12 @@ class _Choice:
         known = [self._predicted_errors.known_error(trial) for trial in self._trials]
         # What is known of other studies' trials counts for the model, and is on no front of this.
         states = [trial.state for trial in self._trials]
-        own = [is_own(trial) for trial in self._trials]
         return History(
             features=np.array(self._study.sampler_cache.of_all(self._trials, "row", self._row)),
             costs=self._costs.of_trials(self._trials),
             errors=np.array([error for error, _ in known]),
             noise_weights=np.array([weight for _, weight in known]),
-            finished=_mask(
-                s == TrialState.COMPLETE and o for s, o in zip(states, own, strict=True)
-            ),
+            finished=_mask(stands(trial) and is_own(trial) for trial in self._trials),
             running=_mask(not state.has_ended for state in states),
         )
 

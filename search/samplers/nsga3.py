@@ -13,6 +13,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, create_trial
 from pydantic import Field
 
+from search.samplers.adapters.frozen import CONSTRAINTS
 from search.samplers.adapters.generations import Generations
 from search.samplers.adapters.informed import informed
 from search.samplers.modelling.axes import costs_of
@@ -116,7 +117,11 @@ class _ByReferencePoints(Generations, NSGAIIISampler):
 
     def _as_costs(self, trial: FrozenTrial) -> FrozenTrial:
         known = self._sampler_context
-        return create_trial(values=costs_of(trial.values, known.objectives, known.metric))
+        broken = trial.system_attrs.get(CONSTRAINTS)
+        return create_trial(
+            values=costs_of(trial.values, known.objectives, known.metric),
+            system_attrs={} if broken is None else {CONSTRAINTS: broken},
+        )
 
 
 def _minimising(objectives: int) -> Study:

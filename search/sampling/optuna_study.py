@@ -5,6 +5,7 @@ suggestions and told outcomes by the coordinator alone, and forgotten with the c
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import optuna
@@ -15,9 +16,10 @@ from optuna.study import StudyDirection
 from search.documents.objectives import OBJECTIVE_KINDS
 from search.fronts import objective_infos
 from search.optuna_tables import study_name
-from search.samplers import CONSTRAINTS, STATES, SamplerContext, distribution_of
+from search.samplers import CONSTRAINTS, STATES, Past, SamplerContext, distribution_of
 from search.spaces import CornerSource, Dimension, Proposal, Scalar
 from search.studies import StudySpec
+from storage.endings import TrialCause
 from storage.records import StudyRecord, TrialRecord
 
 
@@ -54,7 +56,10 @@ class OptunaStudy:
         trials: Sequence[TrialRecord],
     ) -> None:
         """`trials` are the study's rows, by number and without gaps."""
-        self._sampler_context = sampler_context
+        self.unwritten: Sequence[TrialRecord] = ()
+        """Trials that were asked for and whose rows are still to be written; samplers see them."""
+        self._written = sampler_context.past
+        self._sampler_context = replace(sampler_context, past=self._past)
         self._spec = spec
         self._infos = objective_infos(spec.task, spec.objectives)
         self._storage = _OurRowsAlone()
@@ -114,11 +119,17 @@ class OptunaStudy:
         if frozen.state.is_finished():
             return
         trial_id = frozen._trial_id  # pyright: ignore[reportPrivateUsage]
-        if trial.violation is not None:
-            self._storage.set_trial_system_attr(trial_id, CONSTRAINTS, [trial.violation])
         complete = state == optuna.trial.TrialState.COMPLETE
+        # What a measurement found later is known to some at the tell and to others not.
+        found_later = complete and trial.cause is TrialCause.LIMIT
+        if trial.violation is not None and not found_later:
+            self._storage.set_trial_system_attr(trial_id, CONSTRAINTS, [trial.violation])
         values = objectives_of(trial, self._spec) if complete else None
         self._storage.set_trial_state_values(trial_id, state, values)
+
+    def _past(self) -> Past:
+        past = self._written()
+        return replace(past, trials=[*past.trials, *self.unwritten]) if self.unwritten else past
 
     def _sampler(self, number: int, again: int = 0) -> BaseSampler:
         seed = sampler_seed(self._spec.seed, number, again)
@@ -158,8 +169,9 @@ class Rehearsal:
         distribution = distribution_of(dimension)
         if distribution.single():
             return CornerSource(highest=False).answer(dimension)
-        if dimension.name in self._relative:
-            return self._relative[dimension.name]
+        found = self._relative.get(dimension.name)
+        if found is not None and dimension.contains(found):
+            return found
         return self._sampler.sample_independent(
             self._study, self._trial, dimension.name, distribution
         )

@@ -117,6 +117,7 @@ class Suggestions:
                     break
         finally:
             admitted, self._together = self._together, None
+            self._optuna_study.unwritten = ()
         self._write(admitted)
         return bool(admitted)
 
@@ -335,6 +336,7 @@ class Suggestions:
             self._write([admitted])
         else:
             self._together.append(admitted)
+            self._optuna_study.unwritten = [one.trial for one in self._together]
 
     def _write(self, admitted: Sequence[_Admitted]) -> None:
         slot = self._study.measuring_slot()

@@ -188,7 +188,7 @@ def _fitting(
         copied |= {
             "hyperparameters": dict(place.hyperparameters),
             "drawn": dict(place.drawn),
-            **{name: copied[name] if same_speed else None for name in _MEASURED},
+            **{name: _speed(trial, name) if same_speed else None for name in _MEASURED},
             # Of this study's file, which may be another; the task is the same, and so is what
             # preparing its data found.
             "bytes": bytes_wanted(spec, trained, interface),
@@ -199,6 +199,12 @@ def _fitting(
             curve=[curve[epoch] for epoch in sorted(curve)],
             **copied,
         )
+
+
+def _speed(trial: TrialRecord, name: str) -> float | None:
+    """What was measured, or else what was predicted: samplers take it for the trial's own."""
+    measured: float | None = getattr(trial, name)
+    return trial.predicted.get(name, [None])[0] if measured is None else measured
 
 
 def _ranked(

@@ -4,7 +4,7 @@ A program, with what `run` takes as a JSON document: the real coordinator, which
 the point when it comes to the trial of that number; with the point `never` it works until it is
 stopped. With the point `slow` it lives, and the sampler takes its time: `THINKING_SECONDS` for each
 suggestion, and for those of a study named `stuck`, from that number on, until there is a file
-`released`.
+`released`. With the point `faulty` such suggestions raise an error instead.
 """
 
 import json
@@ -63,12 +63,17 @@ class DyingOptunaStudy(OptunaStudy):
         number = len(self.trials)
         if self.point == "slow":
             time.sleep(THINKING_SECONDS)
-            while "stuck" in self._name and number >= self.number and not self.released.exists():
+            while self._is_stuck(number):
                 time.sleep(0.05)
+        if self.point == "faulty" and self._is_stuck(number):
+            raise RuntimeError("the sampler met a case that nobody foresaw")
         asked = super().ask()
         if number == self.number and self.point == "asked":
             die()
         return asked
+
+    def _is_stuck(self, number: int) -> bool:
+        return "stuck" in self._name and number >= self.number and not self.released.exists()
 
     def give(
         self, asked: optuna.Trial, values: Mapping[str, Scalar], dimensions: Mapping[str, Dimension]

@@ -11,9 +11,12 @@ from onnx import ModelProto
 
 from models.errors import GraphRefused
 from models.graphs.documents import DEFAULT_LIMITS, GraphLimits
-from models.graphs.reading.constants import opened, share_equal_weights
+from models.graphs.reading.constants import (
+    opened,
+    remove_inserted_casts,
+    share_equal_weights,
+)
 from models.graphs.reading.facts import weight_share
-from models.graphs.reading.inserted_casts import remove_inserted_casts
 from models.graphs.reading.naming import refuse_unordered, tell_nodes_apart
 from models.graphs.reading.nodes import refuse_unknown_operators
 from models.graphs.reading.random_feeds import random_feeds

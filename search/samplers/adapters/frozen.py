@@ -28,8 +28,8 @@ CONSTRAINTS = "constraints"
 
 
 def values_of(trial: TrialRecord, objectives: Sequence[Objective]) -> list[float] | None:
-    """A trial's objectives, in their order; null where one of them is not known."""
-    found = [OBJECTIVE_KINDS[name].value(trial) for name in objectives]
+    """What a trial is worth to samplers, by objective; null where one of them is not known."""
+    found = [OBJECTIVE_KINDS[name].for_sampler(trial) for name in objectives]
     values = [value for value in found if value is not None]
     return values if len(values) == len(objectives) else None
 

@@ -1,18 +1,30 @@
 """Generations that follow from the trials alone, for Optuna's genetic samplers.
 
 Optuna notes generations and parents in attributes of its own tables, which are lost when those are
-rebuilt. Here generation g is the g-th `population_size` of the complete trials by number.
+rebuilt. Here generation g is the g-th `population_size` of the complete trials by number, without
+presets that lie outside the space and originals: they have nothing to cross.
 """
 
 from abc import abstractmethod
 
+from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseGASampler
+from optuna.search_space import intersection_search_space
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 
 class Generations(BaseGASampler):
     """To be put before one of Optuna's samplers, whose selection it uses."""
+
+    def infer_relative_search_space(
+        self,
+        study: Study,
+        trial: FrozenTrial,  # noqa: ARG002
+    ) -> dict[str, BaseDistribution]:
+        """The dimensions that all of them share."""
+        shared = intersection_search_space(_complete(study))
+        return {name: one for name, one in shared.items() if not one.single()}
 
     def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:  # noqa: ARG002
         """The generation that a trial belongs to that is asked for now."""
@@ -47,4 +59,5 @@ class Generations(BaseGASampler):
 
 
 def _complete(study: Study) -> list[FrozenTrial]:
-    return study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
+    complete = study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
+    return [trial for trial in complete if trial.params]

@@ -34,6 +34,10 @@ class Branch:
         """One configuration of the candidate, with all values as the whole space names them."""
         return self.whole.draw(_Choosing(source, self.chosen))
 
+    def agrees(self, values: Mapping[str, Scalar]) -> bool:
+        """Whether these values, by dimension, name no other candidate."""
+        return all(values.get(name, option) == option for name, option in self.chosen.items())
+
     def is_of(self, trial: TrialRecord) -> bool:
         """Whether a trial has this candidate."""
         candidate = (trial.architecture, trial.parametrization)

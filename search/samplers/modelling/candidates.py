@@ -34,32 +34,41 @@ class CandidateDraws:
         costs: Costs,
         generator: np.random.Generator,
         *,
+        in_vain: Sequence[TrialRecord],
         pins: Mapping[str, Scalar],
     ) -> None:
-        """`trials` are all that were begun, the warm start's among them.
+        """`trials` are all that were begun, the warm start's among them; see `was_in_vain`.
 
         What is drawn has the values of `pins`, by dimension.
         """
         self._pins = pins
         self._study = study
         self._trials = trials
+        self._in_vain = in_vain
+        self._vain_keys = set(study.sampler_cache.of_all(in_vain, "key", _key_of_trial))
         self._costs = costs
         self._generator = generator
 
     def random(self) -> DrawnTrial:
-        """A random configuration that is not refused, if a few draws find one."""
+        """A random configuration that is of some use, if a few draws find one."""
         drawn = self._draw()
         for _ in range(_DRAWS_TO_SPREAD):
-            if not self._study.is_refused(drawn):
+            if self._is_of_use(drawn):
                 break
             drawn = self._draw()
         return drawn
 
     def spread(self) -> DrawnTrial:
-        """Of a few random configurations the one whose sizes are farthest from all so far."""
+        """Of a few random configurations the one whose sizes are farthest from all so far.
+
+        Those that were refused count as well: else the corner that limits forbid would always be
+        the farthest.
+        """
         draws = [self._draw() for _ in range(_DRAWS_TO_SPREAD)]
-        draws = [drawn for drawn in draws if not self._study.is_refused(drawn)] or draws
-        taken = np.array([_sizes(trial) for trial in self._trials]).reshape(-1, 2)
+        of_use = [drawn for drawn in draws if self._is_of_use(drawn)]
+        draws = [drawn for drawn in of_use if self._keeps_limits(drawn)] or of_use or draws
+        seen = (*self._trials, *self._in_vain)
+        taken = np.array([_sizes(trial) for trial in seen]).reshape(-1, 2)
         return draws[spread(taken, np.array([_sizes_of_draw(drawn) for drawn in draws]))]
 
     def fresh(self, front: Sequence[int]) -> list[DrawnTrial]:
@@ -80,9 +89,15 @@ class CandidateDraws:
             for one in self._trials
             if is_own(one) and not (replicates and one.state == TrialState.COMPLETE)
         ]
-        keys = set(self._study.sampler_cache.of_all(tried, "key", _key_of_trial))
+        keys = self._vain_keys.union(self._study.sampler_cache.of_all(tried, "key", _key_of_trial))
         fresh = [one for one in drawn if _key(values_of_draw(one)) not in keys]
         return [one for one in fresh if self._keeps_limits(one)]
+
+    def _is_of_use(self, drawn: DrawnTrial) -> bool:
+        """Whether it is not refused, and none like it was in vain."""
+        if self._study.is_refused(drawn):
+            return False
+        return _key(values_of_draw(drawn)) not in self._vain_keys
 
     def _draw(self) -> DrawnTrial:
         return self._pinned(RandomSource(self._generator))
@@ -126,6 +141,18 @@ class _Expected:
 def is_own(trial: TrialRecord) -> bool:
     """Whether a trial is of the study itself, see `Knowledge`."""
     return trial.number >= 0
+
+
+def stands(trial: TrialRecord) -> bool:
+    """Whether a trial is complete and may be on a front: no limit was found broken later."""
+    return trial.state is TrialState.COMPLETE and trial.violation is None
+
+
+def was_in_vain(trial: TrialRecord) -> bool:
+    """Whether a trial was refused before it trained, or failed: there is no use in another one."""
+    if trial.state is TrialState.INFEASIBLE:
+        return not trial.dispatched
+    return trial.state is TrialState.FAILED
 
 
 def farthest_costs(taken: Array, offered: Array, bounds: Array) -> Array:

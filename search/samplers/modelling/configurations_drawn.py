@@ -60,7 +60,8 @@ def number_at(dimension: IntegerDimension | RealDimension, place: float) -> int 
         return number
     steps = round((number - dimension.low) / dimension.step)
     most = math.floor((dimension.high - dimension.low) / dimension.step + 1e-9)
-    return dimension.low + min(steps, most) * dimension.step
+    # Sums of steps round: 0.1 three times is more than 0.3.
+    return min(dimension.low + min(steps, most) * dimension.step, dimension.high)
 
 
 def place_of(dimension: IntegerDimension | RealDimension, number: float) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from search.samplers.modelling.candidates import is_own, was_begun
+from search.samplers.modelling.candidates import is_own, stands, was_begun, was_in_vain
 from search.samplers.modelling.costs import Costs
 from search.samplers.modelling.encoding import Encoding, values_of_draw, values_of_trial
 from search.samplers.modelling.gaussian_process import Array
@@ -62,9 +62,12 @@ class TrialTable:
         self.own: Sequence[TrialRecord] = [trial for trial in known if was_begun(trial)]
         self.trials: Sequence[TrialRecord] = [*study.knowledge.trials, *self.own]
         """The rows; other studies' first."""
+        self.in_vain: Sequence[TrialRecord] = [trial for trial in known if was_in_vain(trial)]
         self.encoding = Encoding(study.space.dimensions)
+        # Those in vain tell how fast their shapes are, too: for limits, the most.
+        measured = [*self.trials, *self.in_vain]
         self.costs = Costs(
-            study.objectives, self.trials, study.sampler_cache, file_bytes=study.file_bytes
+            study.objectives, measured, study.sampler_cache, file_bytes=study.file_bytes
         )
         self.predicted = PredictedErrors(study, past, self.trials)
         self._seconds = EpochSeconds(self.own, past.epoch_seconds if by_seconds else {})
@@ -177,8 +180,10 @@ class TrialTable:
 
 
 def _standing(trial: TrialRecord) -> Standing:
-    # Another study's trial counts for the model, and is on no front of this.
-    return _STANDINGS[trial.state] if is_own(trial) else Standing.OVER
+    # Another study's trial counts for the model, and is on no front of this; nor is one that breaks
+    # a limit, as was found later.
+    is_over = not is_own(trial) or (trial.state is TrialState.COMPLETE and not stands(trial))
+    return Standing.OVER if is_over else _STANDINGS[trial.state]
 
 
 def _stacked(rows: Sequence[Array], width: int = 0) -> Array:

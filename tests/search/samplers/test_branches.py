@@ -4,12 +4,15 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import moocore
 import numpy as np
 import pytest
 
 from search.errors import SpecRefused
-from search.samplers.branches import Allotment, gains, worth
+from search.samplers.branches import Allotment, gains, gains_by_number, worth
 from search.samplers.modelling.branching import branches_of
+from search.samplers.sampler import WholeSampler
+from search.sampling.sampler_context import sampler_context_of
 from search.spaces.draws import TrialSource
 from search.spaces.model_space import DrawnTrial
 from search.spaces.space import SearchSpace
@@ -83,6 +86,49 @@ def test_a_branch_that_adds_more_is_asked_more_often() -> None:
     assert found["dense"] > 2 * found["low_rank"]
     # A quarter of 30 % of 40 for each of two branches.
     assert found["low_rank"] >= 6
+
+
+def test_gains_are_differences_of_hypervolume() -> None:
+    random = np.random.default_rng(0)
+    # Of few values each: many are equal, and many dominate others.
+    costs = random.integers(0, 6, (60, 3)) / 5
+    branches = random.integers(0, 3, 60)
+    reference = np.full(3, 1.1)
+    found = gains(costs, branches, reference)
+    for place, branch in enumerate(branches):
+        seen = costs[(branches != branch) | (np.arange(60) < place)]
+        more = np.concatenate([seen, costs[place : place + 1]])
+        before, after = (moocore.hypervolume(one, ref=reference) for one in (seen, more))
+        assert found[place] == pytest.approx(after - before, abs=1e-12)
+    alone = gains(costs, np.zeros(60, int), reference)
+    assert alone.sum() == pytest.approx(moocore.hypervolume(costs, ref=reference))
+
+
+def test_what_breaks_a_limit_has_added_nothing() -> None:
+    played = Played(sampler("random"), objectives=["quality", "parameters"])
+    played.play(8)
+    context = sampler_context_of(played.spec, played.space, played.past)
+    branches = branches_of(played.space)
+    best = max(played.trials, key=lambda trial: trial.quality or 0.0).number
+    assert best in gains_by_number(context, played.past(), branches)
+    played.trials[best] = replace(played.trials[best], violation=0.5)
+    assert best not in gains_by_number(context, played.past(), branches)
+
+
+def test_a_trial_that_is_pinned_to_a_branch_is_searched_within_it() -> None:
+    """Trials that train together in one process share a candidate."""
+    played = Played(sampler("tpe", startup_trials=1))
+    played.play(8)
+    pins = {"architecture": "gru", "parametrization": "low_rank", "gru.hidden_size": 16}
+    context = sampler_context_of(
+        played.spec, played.space, played.past, pins=lambda number: pins if number >= 8 else {}
+    )
+    for seed in range(8):
+        chosen = played.spec.sampler.build_for(context, seed=seed)
+        assert isinstance(chosen, WholeSampler)
+        values = chosen.values_for(8)
+        assert (values["architecture"], values["parametrization"]) == ("gru", "low_rank")
+        assert "low_rank.d" in values
 
 
 def test_an_end_that_optuna_was_not_told_of_changes_no_suggestion() -> None:

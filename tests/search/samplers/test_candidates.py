@@ -3,10 +3,13 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from search.samplers.modelling.candidates import CandidateDraws
+from search.samplers.modelling.configurations_drawn import number_at
 from search.samplers.modelling.costs import Costs
 from search.sampling.sampler_context import sampler_context_of
+from search.spaces.dimension import RealDimension
 from storage.records import TrialState
 from tests.search.samplers.test_samplers import Played
 
@@ -26,7 +29,9 @@ def offered(played: Played) -> set[tuple[object, ...]]:
     costs = Costs(
         context.objectives, played.trials, context.sampler_cache, file_bytes=context.file_bytes
     )
-    draws = CandidateDraws(context, played.trials, costs, np.random.default_rng(0), pins={})
+    draws = CandidateDraws(
+        context, played.trials, costs, np.random.default_rng(0), in_vain=(), pins={}
+    )
     return {tuple(one.hyperparameters.values()) for one in draws.fresh([])}
 
 
@@ -42,3 +47,13 @@ def test_what_was_begun_is_offered_again_only_where_a_study_replicates_and_it_is
     assert offered(replicating) == {first, second, third, fourth}
     replicating.trials[1] = replace(replicating.trials[1], state=TrialState.PAUSED)
     assert offered(replicating) == {first, third, fourth}
+
+
+@pytest.mark.parametrize("step", [0.1, 0.05, 0.01, 0.3])
+@pytest.mark.parametrize("steps", range(1, 15))
+def test_the_last_of_a_range_in_steps_lies_within_it(step: float, steps: int) -> None:
+    high = float(f"{steps * step:.2f}")
+    dimension = RealDimension(name="d", low=0.0, high=high, log=False, step=step)
+    found = [number_at(dimension, place) for place in (0.0, 0.5, 1.0)]
+    assert all(map(dimension.contains, found))
+    assert found[-1] == pytest.approx(high)

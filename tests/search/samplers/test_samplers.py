@@ -14,6 +14,8 @@ from pydantic import ValidationError
 from models.spec import kind_of
 from search.errors import SpecRefused
 from search.samplers import AnySampler, FreezeThaw, Knowledge, KnownCost, Past, Tpe
+from search.samplers.adapters.frozen import frozen
+from search.samplers.gp import _known as known_to_gp  # pyright: ignore[reportPrivateUsage]
 from search.sampling.optuna_study import OptunaStudy
 from search.sampling.sampler_context import sampler_context_of
 from search.spaces.dimension import ChoiceDimension, IntegerDimension, RealDimension
@@ -22,6 +24,7 @@ from search.spaces.model_space import DrawnTrial
 from search.spaces.space import SearchSpace
 from search.studies.spec import StudySpec
 from search.studies.submission import checked_space
+from storage.endings import TrialCause
 from storage.records import StudyRecord, StudyState, TrialOrigin, TrialRecord, TrialState
 from tests.service.running import Server
 
@@ -109,10 +112,16 @@ class Played:
 
     def end(self, number: int, drawn: DrawnTrial, **given: Any) -> None:
         """Stop every 5th trial and complete the others."""
+        trial = replace(self.record(number, drawn), **given)
+        self.trials.append(trial)
+        self.optuna_study.tell(trial)
+
+    def record(self, number: int, drawn: DrawnTrial) -> TrialRecord:
+        """The row of a trial that has ended."""
         model = drawn.spec.model
         stopped = number % 5 == 4
         count = model.parameter_count()
-        trial = TrialRecord(
+        return TrialRecord(
             study_id="s",
             number=number,
             state=TrialState.STOPPED if stopped else TrialState.COMPLETE,
@@ -135,9 +144,6 @@ class Played:
             finished_at=NOW + timedelta(seconds=number),
             told_at=NOW + timedelta(seconds=number),
         )
-        trial = replace(trial, **given)
-        self.trials.append(trial)
-        self.optuna_study.tell(trial)
 
 
 @pytest.fixture(autouse=True)
@@ -177,6 +183,123 @@ def test_what_was_told_of_a_trial_stays_when_it_is_measured_later() -> None:
     played.trials[3] = replace(played.trials[3], throughput=111.0, measurement_id="m")
     rebuilt = played.new_optuna_study()
     assert [trial.values for trial in rebuilt.trials] == values
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_trials_whose_rows_are_written_later_count_like_those_that_are_there(kind: str) -> None:
+    """Several that are asked for in one moment are written together, however long that takes."""
+    sampler = {"kind": kind, **SETTINGS.get(kind, {})}
+    found: list[list[Mapping[str, Any]]] = []
+    for together in (False, True):
+        played = Played(sampler, **FIELDS.get(kind, {}))
+        played.play(6)
+        asked: list[TrialRecord] = []
+        for number in range(6, 12):
+            drawn = played.space.draw(TrialSource(played.optuna_study.ask()))
+            queued = replace(
+                played.record(number, drawn),
+                state=TrialState.QUEUED,
+                quality=None,
+                throughput=None,
+                epochs_trained=0,
+                dispatched=False,
+                started_at=None,
+                finished_at=None,
+                told_at=None,
+            )
+            asked.append(queued)
+            if together:
+                played.optuna_study.unwritten = asked
+            else:
+                played.trials.append(queued)
+        found.append([trial.drawn for trial in asked])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("kind", ["nsga2", "tpe"])
+def test_a_limit_that_was_found_broken_later_changes_nothing_after_a_restart(kind: str) -> None:
+    """Optuna heard of the trial before; in its row are the limit and what it was told."""
+    played = Played({"kind": kind, **SETTINGS.get(kind, {})})
+    played.play(12)
+    for number in (1, 3, 6):
+        played.trials[number] = replace(
+            played.trials[number], cause=TrialCause.LIMIT, detail="too slow", violation=0.5
+        )
+    going_on = played.optuna_study
+    played.optuna_study = played.new_optuna_study()
+    rebuilt = [drawn.drawn for drawn in played.play(3)]
+    del played.trials[12:]
+    played.optuna_study = going_on
+    assert [drawn.drawn for drawn in played.play(3)] == rebuilt
+
+
+def test_a_limit_that_was_found_broken_later_is_known_to_those_who_read_rows() -> None:
+    played = Played({"kind": "random"}, **FIELDS["gp"])
+    played.play(12)
+    played.trials[5] = replace(played.trials[5], violation=0.5)
+    context = sampler_context_of(played.spec, played.space, played.past)
+    told = known_to_gp(context, 12)
+    broken = [trial.system_attrs["constraints"][0] > 0 for trial in told]
+    assert broken == [number == 5 for number in range(12)]
+
+
+def test_what_is_predicted_of_a_trial_is_what_processes_are_fitted_to() -> None:
+    played = Played({"kind": "random"}, **{**FIELDS["gp"], "objectives": ["throughput"]})
+    played.play(8)
+    last = replace(played.trials[7], throughput=None, predicted={"throughput": [125.0, 1.0, 2.0]})
+    played.trials[7] = last
+    context = sampler_context_of(played.spec, played.space, played.past)
+    assert known_to_gp(context, 8)[7].values == [pytest.approx(-np.log10(125))]
+    complete = frozen(last, context)
+    assert complete is not None
+    assert complete.values == [125.0]
+
+
+@pytest.mark.parametrize("kind", ["known_cost", "freeze_thaw"])
+@pytest.mark.parametrize("failed", [False, True])
+def test_what_was_refused_or_failed_is_not_suggested_again_and_again(
+    kind: str, failed: bool
+) -> None:
+    """Half of the space is slower than it may be, or fails."""
+    played = Played(
+        {"kind": kind, "startup_trials": 3},
+        limits={} if failed else {"min_throughput_ratio": 1.0},
+        budget={"trials": 40, "epochs": 9},
+    )
+    in_vain: list[str] = []
+    bad: dict[str, Any] = {
+        "state": TrialState.FAILED if failed else TrialState.INFEASIBLE,
+        "dispatched": failed,
+        "quality": None,
+        "throughput": 500.0,
+        "throughput_ratio": 0.5,
+        "violation": None if failed else 1.0,
+        "epochs_trained": 0,
+    }
+    good: dict[str, Any] = {"state": TrialState.COMPLETE, "epochs_trained": 9}
+    for number in range(24):
+        drawn = played.space.draw(TrialSource(played.optuna_study.ask()))
+        if drawn.candidate.parametrization == "low_rank":
+            in_vain.append(str(sorted(drawn.drawn.items())))
+            played.end(number, drawn, **bad)
+        else:
+            quality = 1 - 10 / (drawn.parameters + 30)
+            played.end(number, drawn, quality=quality, throughput_ratio=1.5, **good)
+    assert len(in_vain) == len(set(in_vain))
+    # Chance alone would draw 18, and 44 of 45 were before; of what fails nothing is predicted.
+    assert failed or len(in_vain) <= 9
+
+
+@pytest.mark.parametrize("kind", ["nsga2", "nsga3"])
+def test_a_preset_outside_the_space_leaves_the_others_their_crossover(kind: str) -> None:
+    flat: dict[str, Any] = {"architectures": ["rnn"], "parametrizations": ["low_rank"]}
+    played = Played({"kind": kind, "population": 4}, **flat)
+    played.play(1)
+    played.trials[0] = replace(played.trials[0], drawn={})
+    played.optuna_study = played.new_optuna_study()
+    played.play(12)
+    # A mutation leaves some out.
+    assert max(len(played.optuna_study.ask().relative_params) for _ in range(3)) >= 2
 
 
 @pytest.mark.parametrize("kind", SAMPLERS_WITH_A_SLOW_ONE)

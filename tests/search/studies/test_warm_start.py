@@ -271,6 +271,18 @@ def test_another_tasks_speeds_may_be_measured_otherwise(site: Site) -> None:
     assert "measured throughput by" in refused(site, other, **fast)
 
 
+def test_speeds_that_were_predicted_are_known_as_they_were_to_the_other_study(site: Site) -> None:
+    fast: dict[str, Any] = {"objectives": ["quality", "throughput"]}
+    other = site.study(**fast)
+    for number, speed in enumerate((None, 7.0)):
+        site.trial(other, number, quality=0.5, throughput=speed)
+        site.epoch(other, number, 1)
+        with site.database.write() as session:
+            Trials(session).set_predicted(other.id, number, {"throughput": (9.0, 8.0, 10.0)})
+    knowledge = knowledge_of(site.database, asked(site, other, **fast).id)
+    assert [trial.throughput for trial in knowledge.trials] == [9.0, 7.0]
+
+
 def test_a_source_without_a_shared_dimension_is_refused(site: Site) -> None:
     pinned: dict[str, Any] = {
         "parametrizations": ["dense"],

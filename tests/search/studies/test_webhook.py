@@ -31,6 +31,8 @@ def test_a_webhook_stays_as_it_was_written(url: str) -> None:
         ("https:///hook", "is not http:// or https:// and a host"),
         ("https://example.org:99999/", "no URL"),
         ("https://[::1/", "no URL"),
+        ("https://[v1.example.net]/hook", "no URL"),
+        ("https://[1.2.3.4]/hook", "no URL"),
         ("https://example.org/#top", "fragment"),
         ("https://exa\nmple.org/", "printable ASCII"),
         ("https://example.org\\@elsewhere/", "printable ASCII"),
