@@ -13,6 +13,7 @@ ArchiveName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$", max_
 """A data set's name: it becomes a part of a path, and can lead nowhere else."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 def find(folder: Path | None, name: str, *others: str, task: str) -> Path:
@@ -62,14 +63,15 @@ def content(path: Path) -> bytes:
 
 
 def text(path: Path) -> str:
-    """Give a text file's characters (UTF-8), plain or gzipped.
+    """Give a text file's characters (UTF-8), plain or gzipped, without a byte order mark.
 
     Raises:
         DataError: As `content`, or it is not UTF-8; the message names the byte.
     """
     raw = content(path)
     try:
-        return raw.decode()
+        # The codec utf-8-sig would count an error's bytes from behind the mark.
+        return raw.decode().removeprefix(_BYTE_ORDER_MARK)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DataError(

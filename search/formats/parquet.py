@@ -10,6 +10,9 @@ from search.errors import DataError
 _ROWS = 4096
 """That are turned to text at a time."""
 
+_MISSING = "?"
+"""In place of null: a table of one column would have a blank line, which is no row."""
+
 
 def as_csv(stream: BinaryIO, most_bytes: int) -> BinaryIO:
     """The rows of a Parquet file as CSV, under the names of its columns.
@@ -41,7 +44,10 @@ def as_csv(stream: BinaryIO, most_bytes: int) -> BinaryIO:
                 raise DataError(f"the column {field.name!r} holds {field.type}; allowed are values")
         writer.writerow(names)
         for batch in file.iter_batches(batch_size=_ROWS, use_threads=False):
-            columns = [column.to_pylist() for column in batch.columns]
+            columns = [
+                [_MISSING if cell is None or cell == "" else cell for cell in column.to_pylist()]
+                for column in batch.columns
+            ]
             writer.writerows(zip(*columns, strict=True))
             if text.tell() > most_bytes:
                 raise DataError(f"as text, the table takes more than {most_bytes} bytes")

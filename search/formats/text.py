@@ -5,8 +5,6 @@ from pathlib import Path
 from search.errors import DataError
 from search.formats import files
 
-_BYTE_ORDER_MARK = "\ufeff"
-
 
 def read(path: Path) -> str:
     r"""Give a text of at least one line, each of them ended by `\n`, the last one too.
@@ -18,7 +16,7 @@ def read(path: Path) -> str:
         DataError: The file cannot be read, is empty, is not UTF-8 or holds a NUL, as binary files
             do; the message names the file and the line.
     """
-    text = files.text(path).removeprefix(_BYTE_ORDER_MARK).replace("\r\n", "\n")
+    text = files.text(path).replace("\r\n", "\n")
     if not text:
         raise DataError(f"{path} is empty; at least one line of text is needed")
     nul = text.find("\0")

@@ -17,21 +17,26 @@ from search.uploads.dataset_metadata import (
     ReadingOptions,
     SamplePreview,
 )
-from search.uploads.raw import UNASSIGNED, RawDataset, Reader, joined
+from search.uploads.raw import UNASSIGNED, Columns, RawDataset, Reader, joined
 
 
 def _unpacking(reader: Reader) -> Reader:
     """A parser of the same files, packed by gzip; its limit counts what comes out."""
 
-    def read(stream: BinaryIO, options: ReadingOptions, most_bytes: int) -> RawDataset:
+    def read(
+        stream: BinaryIO, options: ReadingOptions, most_bytes: int, columns: Columns | None
+    ) -> RawDataset:
         with unpacked(stream, most_bytes) as text:
-            return reader(text, options, most_bytes)
+            return reader(text, options, most_bytes, columns)
 
     return read
 
 
-def _read_parquet(stream: BinaryIO, options: ReadingOptions, most_bytes: int) -> RawDataset:
-    return table.read_csv(as_csv(stream, most_bytes), options, most_bytes)
+def _read_parquet(
+    stream: BinaryIO, options: ReadingOptions, most_bytes: int, columns: Columns | None
+) -> RawDataset:
+    text = as_csv(stream, most_bytes)
+    return table.read_csv(text, options, most_bytes, columns, names_first=True)
 
 
 READERS: Mapping[str, Reader] = {
@@ -67,17 +72,22 @@ def decode(
         DataError: A file cannot be read; the message says where and why.
     """
     reader = READERS[suffix]
-    raw = reader(files["file"], options, most_bytes)
+    raw = reader(files["file"], options, most_bytes, None)
     if "test" in files:
-        raw = _with_test(raw, _read_test(reader, files["test"], options, most_bytes), most_bytes)
+        test = _read_test(reader, files["test"], options, most_bytes, raw.columns)
+        raw = _with_test(raw, test, most_bytes)
     return decoded(raw, options)
 
 
 def _read_test(
-    reader: Reader, stream: BinaryIO, options: ReadingOptions, most_bytes: int
+    reader: Reader,
+    stream: BinaryIO,
+    options: ReadingOptions,
+    most_bytes: int,
+    columns: Columns | None,
 ) -> RawDataset:
     try:
-        return reader(stream, options, most_bytes)
+        return reader(stream, options, most_bytes, columns)
     except DataError as error:
         raise DataError(f"in the test file: {error}") from error
 

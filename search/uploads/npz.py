@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from search.errors import DataError
 from search.formats import zipped_arrays
 from search.uploads.dataset_metadata import SPLIT_NAMES, ReadingOptions
-from search.uploads.raw import RawDataset, check_size, joined, unassigned
+from search.uploads.raw import Columns, RawDataset, check_size, joined, unassigned
 
 _WHOLE_KEYS = ("x", "y", "split", "lengths")
 _PART_KEYS = tuple(f"{name}_{split}" for split in SPLIT_NAMES for name in ("x", "y"))
@@ -23,7 +23,9 @@ _PART_KEYS = tuple(f"{name}_{split}" for split in SPLIT_NAMES for name in ("x", 
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def read(stream: BinaryIO, options: ReadingOptions, most_bytes: int) -> RawDataset:
+def read(
+    stream: BinaryIO, options: ReadingOptions, most_bytes: int, _columns: Columns | None = None
+) -> RawDataset:
     """Read an .npz archive.
 
     Raises:

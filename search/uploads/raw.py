@@ -18,6 +18,25 @@ Targets: TypeAlias = tuple[str, ...] | NDArray[Any] | None
 
 
 @dataclass(frozen=True)
+class Columns:
+    """What a table calls its columns, in their order."""
+
+    names: tuple[str, ...]
+    target: int | None
+    """The target's column; None: there is none."""
+
+    @property
+    def parted(self) -> tuple[str | None, tuple[str, ...]]:
+        """The target's name, and those of the values."""
+        if self.target is None:
+            return None, self.names
+        return self.names[self.target], (
+            *self.names[: self.target],
+            *self.names[self.target + 1 :],
+        )
+
+
+@dataclass(frozen=True)
 class RawDataset:
     """N samples of at most T steps of F features, before anything is decided about them."""
 
@@ -32,10 +51,13 @@ class RawDataset:
     """What the file itself says it is for."""
     lengths_given: bool = False
     """Whether the file names the lengths: padding was its author's decision."""
+    columns: Columns | None = None
+    """None: the file names none."""
 
 
-Reader: TypeAlias = Callable[[BinaryIO, ReadingOptions, int], RawDataset]
-"""A parser: a seekable file, how to read it, and the bytes that x may take."""
+Reader: TypeAlias = Callable[[BinaryIO, ReadingOptions, int, Columns | None], RawDataset]
+"""A parser: a seekable file, how to read it, the bytes that x may take, and the columns of the
+training file where this is the test file that came with it."""
 
 
 def stacked(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from search.errors import DataError
 from search.uploads.dataset_metadata import Problem, ReadingOptions
-from search.uploads.raw import RawDataset, stacked, unassigned
+from search.uploads.raw import Columns, RawDataset, stacked, unassigned
 from search.uploads.text_lines import numbered_lines, numbers
 
 
@@ -39,7 +39,9 @@ class _Header:
         return frozenset(self.keys["classlabel"].split()[1:])
 
 
-def read(stream: BinaryIO, options: ReadingOptions, most_bytes: int) -> RawDataset:
+def read(
+    stream: BinaryIO, options: ReadingOptions, most_bytes: int, _columns: Columns | None = None
+) -> RawDataset:
     """Read a .ts file.
 
     Raises:

@@ -24,7 +24,7 @@ from search.tasks.task import Meter, Metric
 from search.uploads import container
 from search.uploads.dataset_metadata import SPLIT_NAMES, DatasetFacts, Problem
 
-_FORM = "dataset-2"
+_FORM = "dataset-3"
 """Names the form of the cached arrays; another form gets another name."""
 
 _PARTS = tuple(f"{split}_{array}" for split in SPLIT_NAMES for array in ("x", "y", "lengths"))

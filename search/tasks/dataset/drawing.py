@@ -26,7 +26,7 @@ def drawn_rows(
 
     The parts that are named stay as they are. A validation or test part that is not is drawn from
     the samples that are in neither: its share of them, one sample at least. With classes each
-    gives about the same share, and one that has a single sample gives it to training.
+    gives about the same share, and at least one of its samples stays in training where it can.
 
     Args:
         named: `[N]`, the sample's place in `SPLIT_NAMES`, or -1 for none.
@@ -40,20 +40,27 @@ def drawn_rows(
     """
     open_rows = np.flatnonzero((named == -1) | (named == _TRAIN))
     order = _evenly(open_rows, classes, np.random.RandomState(seed))
-    rows: dict[str, NDArray[np.int64]] = {}
-    taken = 0
-    for place, share in ((_VALIDATION, validation_share), (_TEST, test_share)):
-        found = np.flatnonzero(named == place)
-        if len(found) == 0:
-            wanted = max(1, round(share * len(order)))
-            found = np.sort(order[taken : taken + wanted])
-            taken += wanted
-        rows[SPLIT_NAMES[place]] = found
-    if taken >= len(order):
+    wanted = {
+        place: max(1, round(share * len(order)))
+        for place, share in ((_VALIDATION, validation_share), (_TEST, test_share))
+        if not (named == place).any()
+    }
+    held_out = sum(wanted.values())
+    if held_out >= len(order):
         raise DataError(
-            f"{len(order)} samples are too few: {taken} of them go to validation and test, and "
+            f"{len(order)} samples are too few: {held_out} of them go to validation and test, and "
             f"at least one has to be left for training"
         )
+    if classes is not None:
+        order = _training_on_all(order, classes, held_out)
+    rows: dict[str, NDArray[np.int64]] = {}
+    taken = 0
+    for place in (_VALIDATION, _TEST):
+        found = np.flatnonzero(named == place)
+        if place in wanted:
+            found = np.sort(order[taken : taken + wanted[place]])
+            taken += wanted[place]
+        rows[SPLIT_NAMES[place]] = found
     return {"train": np.sort(order[taken:]), **rows}
 
 
@@ -73,3 +80,25 @@ def _evenly(
         members = np.flatnonzero(classes[shuffled] == label)
         place[members] = (np.arange(len(members)) + 0.5) / len(members)
     return shuffled[np.argsort(place, kind="stable")]
+
+
+def _training_on_all(
+    order: NDArray[np.int64], classes: NDArray[np.int64], held_out: int
+) -> NDArray[np.int64]:
+    """The same order, but with a sample of each class behind the first `held_out` ones.
+
+    A class that has none there changes its last one for one of the class that has most of them.
+    Nothing changes where no class is missing: studies are stored with the division that they have.
+    """
+    order = order.copy()
+    labels = np.unique(classes[order], return_inverse=True)[1]
+    counts = np.bincount(labels[held_out:], minlength=labels.max() + 1)
+    for label in np.flatnonzero(counts == 0):
+        largest = counts.argmax()
+        if counts[largest] == 1:
+            break
+        given = held_out + np.flatnonzero(labels[held_out:] == largest)[0]
+        pair = [np.flatnonzero(labels == label)[-1], given]
+        order[pair], labels[pair] = order[pair[::-1]], labels[pair[::-1]]
+        counts[label], counts[largest] = 1, counts[largest] - 1
+    return order

@@ -13,7 +13,7 @@ from search.errors import DataError
 from search.formats import files, text
 from search.tasks.download import fetch
 from search.tasks.sources import DataSources, DownloadProgress, Mirror
-from search.tasks.text.tokens import Level, Unknown
+from search.tasks.text.tokens import END_OF_LINE, Level, Unknown
 
 CorpusName = Literal["ptb", "wikitext-2", "tinyshakespeare"]
 Paths = Mapping[str, Path]
@@ -187,25 +187,52 @@ def own_files(name: str, folder: Path | None) -> Paths:
     return {_WHOLE: files.find(folder, name, task=_TASK)}
 
 
-def read(paths: Paths, *, padded: bool) -> Mapping[str, str]:
+def read(paths: Paths, *, padded: bool, level: Level) -> Mapping[str, str]:
     """Give the text of each split.
 
     Args:
         paths: where it is.
         padded: see `Corpus`.
+        level: among words `<eos>` at the end of a line is that end, as in many published texts.
 
     Raises:
-        DataError: A file is damaged or is not text; the message names it.
+        DataError: A file is damaged or is not text, or says `<eos>` elsewhere; the message names it
+            and the line.
     """
     texts = {split: text.read(path) for split, path in paths.items()}
     if padded:
         texts = {split: text.stripped(content) for split, content in texts.items()}
+    if level == "word":
+        texts = {split: _without_ends(content, paths[split]) for split, content in texts.items()}
     return text.cut(texts[_WHOLE], path=paths[_WHOLE]) if _WHOLE in texts else texts
+
+
+def _without_ends(content: str, path: Path) -> str:
+    """The same text without `<eos>` at the ends of its lines, which ends of lines say already."""
+    if END_OF_LINE not in content:
+        return content
+    lines = text.lines(content)
+    for number, line in enumerate(lines, start=1):
+        words = line.split() if END_OF_LINE in line else []
+        if END_OF_LINE in words[:-1]:
+            raise DataError(
+                f"{path}, line {number}: {END_OF_LINE} is word {words.index(END_OF_LINE) + 1} of "
+                f"{len(words)}; allowed is one, as the last word of a line, which ends there"
+            )
+        if words[-1:] == [END_OF_LINE]:
+            lines[number - 1] = " ".join(words[:-1])
+    return "".join(f"{line}\n" for line in lines)
 
 
 def digest_of(path: Path) -> str:
     """SHA-256 of a file's uncompressed bytes, in hexadecimal digits."""
-    return hashlib.sha256(files.content(path)).hexdigest()
+    return looked_at(path)[0]
+
+
+def looked_at(path: Path) -> tuple[str, bool]:
+    """The digest of a file, see `digest_of`, and whether it says `<eos>` anywhere."""
+    content = files.content(path)
+    return hashlib.sha256(content).hexdigest(), END_OF_LINE.encode() in content
 
 
 def _by_split(paths: list[Path]) -> Paths:

@@ -2,9 +2,10 @@ r"""From text to numbers: the vocabulary of a training text, and all splits writ
 
 The rule is frozen, because the numbers of different versions are compared: symbols are numbered
 from 0 by falling frequency in the training text, equally frequent ones by their code points. The
-end of each line is a symbol like others (`<eos>` among words, `\n` among characters). What the
-training text does not have becomes `<unk>`; where it does not have `<unk>` itself, that symbol
-comes last, and only if a held-out text needs it.
+end of each line is a symbol like others (`<eos>` among words, `\n` among characters; `texts.read`
+leaves no `<eos>` in what is split into words). What the training text does not have becomes
+`<unk>`; where it does not have `<unk>` itself, that symbol comes last, and only if a held-out text
+needs it.
 """
 
 from collections import Counter

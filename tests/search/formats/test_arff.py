@@ -21,6 +21,7 @@ HEADER = b"""% a comment
 """
 DENSE = HEADER + b"0.5, -1e-3,1,0\n% between\n\n0,0,'0',1\n"
 SPARSE = HEADER + b"{0 0.5,1 -1e-3, 2 1}\n{3 1 }\n"
+MARK = b"\xef\xbb\xbf"
 LABELS = b'<?xml version="1.0" encoding="utf-8"?>\n<labels xmlns="http://x">\n<label name="a"/>\n'
 
 
@@ -31,7 +32,7 @@ def written(folder: Path, content: bytes, name: str = "some-train.arff") -> Path
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzipped"])
-@pytest.mark.parametrize("content", [DENSE, SPARSE, SPARSE.replace(b"\n", b"\r\n")])
+@pytest.mark.parametrize("content", [DENSE, SPARSE, SPARSE.replace(b"\n", b"\r\n"), MARK + DENSE])
 def test_dense_and_sparse_rows_say_the_same(tmp_path: Path, content: bytes, pack) -> None:
     table = arff.read(written(tmp_path, pack(content)))
     assert [attribute.name for attribute in table.attributes] == ["a", "b c", "d", "e\\'f"]

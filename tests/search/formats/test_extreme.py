@@ -20,7 +20,10 @@ def written(folder: Path, content: bytes) -> Path:
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzipped"])
-@pytest.mark.parametrize("content", [GOOD, GOOD.replace(b"\n", b"\r\n"), GOOD + b"\n \n"])
+@pytest.mark.parametrize(
+    "content",
+    [GOOD, GOOD.replace(b"\n", b"\r\n"), GOOD + b"\n \n", b"\xef\xbb\xbf" + GOOD],
+)
 def test_samples_may_have_no_label_and_no_feature(tmp_path: Path, content: bytes, pack) -> None:
     samples = extreme.read(written(tmp_path, pack(content)))
     np.testing.assert_array_equal(

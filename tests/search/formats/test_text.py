@@ -44,11 +44,21 @@ def test_lines_end_in_one_way(tmp_path: Path, pack, content: bytes, expected: st
         (b"\xef\xbb\xbf", "empty"),
         (b"fine\nfine\nnot \xff fine\n", "line 3: byte 14 is 0xff"),
         (b"fine\n\xe2\x82", "line 2: byte 5 is 0xe2"),
+        (b"\xef\xbb\xbffine\nnot \xff fine\n", "line 2: byte 12 is 0xff"),
         ("utf-16".encode("utf-16-le") + b"\xd8", "byte 12"),
         (b"fine\nbi\0nary\n", "line 2: a NUL"),
         (gzip.compress(b"fine\n" * 100)[:-9], "gzip"),
     ],
-    ids=["empty", "mark only", "not UTF-8", "cut off", "UTF-16", "NUL", "damaged gzip"],
+    ids=[
+        "empty",
+        "mark only",
+        "not UTF-8",
+        "cut off",
+        "after a mark",
+        "UTF-16",
+        "NUL",
+        "damaged gzip",
+    ],
 )
 def test_what_is_no_text_is_refused_with_the_file_and_the_place(
     tmp_path: Path, content: bytes, found: str

@@ -26,9 +26,10 @@ def written(folder: Path, content: bytes) -> Path:
         GOOD,
         GOOD.replace(b"\t", b","),
         GOOD.replace(b"\n", b"\r\n"),
+        b"\xef\xbb\xbf" + GOOD,
         b"  2.0000000e+00  -5.0e-01   1.0e-05 3\n\n -1.0 0.5 2 4.25",
     ],
-    ids=["2018", "2015", "CRLF", "blanks"],
+    ids=["2018", "2015", "CRLF", "mark", "blanks"],
 )
 def test_labels_and_values_are_read_however_they_are_separated(
     tmp_path: Path, content: bytes, pack

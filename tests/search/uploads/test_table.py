@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from search.errors import DataError
 from tests.search.uploads.upload_cases import (
     OPTIONS,
     decoded,
@@ -100,6 +101,76 @@ def test_a_forecast_may_be_tested_on_a_series_of_another_length() -> None:
     np.testing.assert_array_equal(found.split, [0, 2])
     assert found.lengths is not None
     np.testing.assert_array_equal(found.lengths, [3, 2])
+
+
+@pytest.mark.parametrize(
+    ("test", "chosen"),
+    [
+        (b"b,y,a\n100,cat,1\n200,dog,2\n", {"label": "y"}),
+        (b"b,y,a\n100,cat,1\n200,dog,2\n", {}),
+        (b"b,y,a\n100,cat,1\n200,dog,2\n", {"label": "0"}),
+        (b"y,a,b\ncat,1,100\ndog,2,200\n", {}),
+        (b"cat,1,100\ndog,2,200\n", {}),
+    ],
+    ids=["label by name", "no label", "label by number", "same order", "no header"],
+)
+def test_the_columns_of_a_test_file_are_found_by_name(test: bytes, chosen: dict) -> None:
+    train = b"y,a,b\ncat,3,300\ndog,4,400\n"
+    found = decoded(train, ".csv", options(**chosen), test=test)
+    np.testing.assert_array_equal(found.x[:, :, 0], [[3, 300], [4, 400], [1, 100], [2, 200]])
+    assert found.y is not None
+    np.testing.assert_array_equal(found.y, [0, 1, 0, 1])
+    np.testing.assert_array_equal(found.split, [0, 0, 2, 2])
+
+
+def test_numbers_that_name_columns_are_found_in_a_test_file() -> None:
+    train, test = b"y,0,1\n5,3,300\n6,4,400\n", b"1,0,y\n100,1,5\n200,2,6\n"
+    found = decoded(train, ".csv", test=test)
+    np.testing.assert_array_equal(found.x[:, :, 0], [[3, 300], [4, 400], [1, 100], [2, 200]])
+
+
+def test_features_of_a_forecast_are_found_by_name() -> None:
+    chosen = options(problem="forecasting")
+    found = decoded(b"a,b\n1,10\n2,20\n", ".csv", chosen, test=b"b,a\n30,3\n40,4\n")
+    np.testing.assert_array_equal(found.x, [[[1, 10], [2, 20]], [[3, 30], [4, 40]]])
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        (
+            b"y,b,c\n0,1,2\n",
+            "in the test file: line 1: from column 1 (from 0) on, the header is 'b', 'c'; in the "
+            "training file it is 'a', 'b'; allowed are the same names, in any order",
+        ),
+        (b"y,a\n0,1\n", "from column 2 (from 0) on, the header is at its end; in the training"),
+        (b"z,0,1\n0,1,2\n", "the header is 'z', '0', '1'; in the training file it is 'y', 'a', "),
+    ],
+)
+def test_a_test_file_of_other_columns_is_refused(test: bytes, message: str) -> None:
+    with pytest.raises(DataError) as refused:
+        decoded(b"y,a,b\n0,3,300\n1,4,400\n", ".csv", test=test)
+    assert message in str(refused.value)
+
+
+def test_a_test_file_may_have_fewer_steps_if_series_are_padded() -> None:
+    train, test = b"y,t0,t1\n0,3,300\n1,4,400\n", b"y,t0\n0,1\n1,2\n"
+    found = decoded(train, ".csv", options(unequal_lengths="pad"), test=test)
+    np.testing.assert_array_equal(found.x[2:, :, 0], [[1, 0], [2, 0]])
+
+
+@pytest.mark.parametrize("names", ["target,0,1", "target,2019,mean", "target,1,"])
+def test_a_word_above_numbers_is_the_name_of_the_target(names: str) -> None:
+    found = decoded(f"{names}\n0,1.5,2\n1,2.5,3\n0,1,4\n".encode(), ".csv")
+    assert found.facts.classes == ("0", "1")
+    np.testing.assert_array_equal(found.x[:, :, 0], [[1.5, 2], [2.5, 3], [1, 4]])
+
+
+@pytest.mark.parametrize("first", ["cat", "1"])
+def test_a_word_above_other_words_is_a_class(first: str) -> None:
+    found = decoded(f"{first},1,2\n1,3,4\ncat,5,6\n".encode(), ".csv")
+    assert found.facts.classes == ("1", "cat")
+    np.testing.assert_array_equal(found.x[:, :, 0], [[1, 2], [3, 4], [5, 6]])
 
 
 @pytest.mark.parametrize(

@@ -218,17 +218,61 @@ def test_each_sample_is_drawn_once_and_classes_in_their_shares(
             assert abs((classes[rows[name]] == label).sum() - fair) <= slack
 
 
-def test_a_class_with_one_sample_is_trained_on() -> None:
+@pytest.mark.parametrize(("validation", "test"), [(0.2, 0.2), (0.2, 0.4), (0.45, 0.45)])
+def test_a_class_with_one_sample_is_trained_on(validation: float, test: float) -> None:
     classes = np.array([0] * 20 + [1])
     for seed in range(20):
         rows = drawn_rows(
             np.full(21, -1, dtype=np.int8),
             classes=classes,
-            validation_share=0.2,
-            test_share=0.2,
+            validation_share=validation,
+            test_share=test,
             seed=seed,
         )
         assert 20 in rows["train"]
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    counts=st.lists(st.integers(1, 5), min_size=1, max_size=12),
+    validation=st.floats(0.05, 0.45),
+    test=st.floats(0.05, 0.45),
+    seed=st.integers(0, 2**32 - 1),
+    named=st.sampled_from([-1, 1, 2]),
+)
+def test_every_class_is_trained_on_where_there_is_room(
+    counts: list[int], validation: float, test: float, seed: int, named: int
+) -> None:
+    classes = np.repeat(np.arange(len(counts)), counts)
+    split = np.full(len(classes), -1, dtype=np.int8)
+    # A part that the upload names itself gives nothing to training.
+    split[::3] = named
+    shares = {"validation_share": validation, "test_share": test, "seed": seed}
+    try:
+        rows = drawn_rows(split, classes=classes, **shares)
+    except DataError:
+        return
+    assert sorted(np.concatenate(list(rows.values())).tolist()) == list(range(len(classes)))
+    if named > 0:
+        part = ("validation", "test")[named - 1]
+        np.testing.assert_array_equal(rows[part], np.flatnonzero(split == named))
+    there = len(np.unique(classes[split == -1]))
+    assert len(np.unique(classes[rows["train"]])) == min(there, len(rows["train"]))
+
+
+def test_a_division_that_trains_on_every_class_is_the_one_it_was() -> None:
+    rows = drawn_rows(
+        np.full(12, -1, dtype=np.int8),
+        classes=np.array([0] * 9 + [1, 2, 2]),
+        validation_share=0.25,
+        test_share=0.25,
+        seed=3,
+    )
+    assert {name: found.tolist() for name, found in rows.items()} == {
+        "train": [0, 3, 7, 8, 9, 10],
+        "validation": [4, 5, 11],
+        "test": [1, 2, 6],
+    }
 
 
 @settings(deadline=None, max_examples=30)

@@ -1,4 +1,5 @@
 import gzip
+import hashlib
 import math
 import random
 from collections import Counter
@@ -18,6 +19,7 @@ from models.model import ModelSpec
 from models.network import Network
 from models.parametrizations import Dense
 from search.errors import DataError, TaskUnresolved
+from search.tasks.array_cache import cached_arrays
 from search.tasks.samples import IGNORED, Samples
 from search.tasks.sources import DataSources, Mirror
 from search.tasks.text import tokens as tokens_module
@@ -110,6 +112,56 @@ def test_words_that_the_training_text_lacks_are_its_unk_or_come_last() -> None:
     assert own.vocabulary == 3
     assert own.tokens["validation"].tolist() == [1, 2, 0, 1]
     assert own.tokens["test"].tolist() == [1, 2, 1]
+
+
+@pytest.mark.parametrize("end", ["<eos>", "\t<eos> "])
+def test_a_text_may_say_itself_where_its_lines_end(sources: DataSources, end: str) -> None:
+    assert sources.folder is not None
+    write(sources.folder / "ends.txt", [f"{line} {end}" for line in VERSE])
+    options = {"level": "word", "batching": "sentences"}
+    plain, marked = (a_task(sources, file=f"{name}.txt", **options) for name in ("verse", "ends"))
+    assert plain.facts is not None
+    assert marked.facts is not None
+    assert marked.facts.model_copy(update={"sha256": plain.facts.sha256}) == plain.facts
+    assert marked.signature() == plain.signature()
+    assert every_target(marked.load(sources).train) == every_target(plain.load(sources).train)
+    characters = a_task(sources, file="ends.txt")
+    assert characters.facts is not None
+    assert characters.facts.tokens["test"] > len("".join(VERSE[57:])) + 3 * len(end)
+
+
+@pytest.mark.parametrize("line", ["a <eos> b <eos>", "<eos> b", "a <eos> <eos>"])
+def test_an_end_within_a_line_is_refused_by_file_and_line(sources: DataSources, line: str) -> None:
+    assert sources.folder is not None
+    write(sources.folder / "ends.txt", [*VERSE, line])
+    with pytest.raises(
+        DataError, match=r"ends\.txt, line 61: <eos> is word [12] of [234]; allowed"
+    ):
+        a_task(sources, file="ends.txt", level="word")
+
+
+def test_only_texts_that_say_where_lines_end_are_numbered_again(
+    sources: DataSources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What earlier programs stored stays of use, except where they read ends twice."""
+    assert sources.folder is not None
+    write(sources.folder / "ends.txt", [f"{line} <eos>" for line in VERSE])
+    named: list[str] = []
+
+    def recorded(folder: Path, *arguments: Any) -> Any:
+        named.append(folder.name)
+        return cached_arrays(folder, *arguments)
+
+    monkeypatch.setattr("search.tasks.text.language.cached_arrays", recorded)
+    before = {}
+    for file in ("verse.txt", "ends.txt"):
+        sha256 = hashlib.sha256((sources.folder / file).read_bytes()).hexdigest()
+        for level in ("word", "character"):
+            a_task(sources, file=file, level=level)
+            key = f"2/{level}/spelled/False/whole/{sha256}"
+            digest = hashlib.sha256(key.encode()).hexdigest()[:32]
+            before[file, level] = named.pop() == f"language-{digest}"
+    assert [case for case, same in before.items() if not same] == [("ends.txt", "word")]
 
 
 @pytest.mark.parametrize("batching", ["stream", "sentences"])
