@@ -192,8 +192,8 @@ def _words(document: dict[str, Any]) -> dict[str, Any]:
 def parameter_groups(module: nn.Module, learning_rate: float) -> list[dict[str, Any]]:
     """All trainable parameters, grouped by learning rate, for an optimizer; plain ones first.
 
-    Each group has `params` and `lr`, as torch's optimizers take them.
-    Parametrizations may ask for a multiple of the learning rate for some of their parameters
+    Each group has `params` and `lr`, as torch's optimizers take them, and `scale`: parametrizations
+    may ask for a multiple of the learning rate for some of their parameters
     (`StructuredLinear.learning_rate_scales`).
     """
     scales = {
@@ -206,7 +206,7 @@ def parameter_groups(module: nn.Module, learning_rate: float) -> list[dict[str, 
         if parameter.requires_grad:
             by_scale.setdefault(scales.get(parameter, 1.0), []).append(parameter)
     return [
-        {"params": parameters, "lr": learning_rate * scale}
+        {"params": parameters, "lr": learning_rate * scale, "scale": scale}
         for scale, parameters in by_scale.items()
         if parameters
     ]

@@ -44,7 +44,8 @@ class StackedNetwork:
         """Copy the members' numbers.
 
         Args:
-            specs: of each member, alike but for counts, ranks and `Family.reals`.
+            specs: of each member, alike but for counts, ranks and `Family.reals`, see
+                `common_spec`.
             states: of each member, its `state_dict`.
             generators: of each member, what it draws while it trains.
 
@@ -69,6 +70,11 @@ class StackedNetwork:
         self.learning_rate_scales = _scales_of(plans)
         """Of each parameter whose learning rate is not the plain one in each member, `[K]`."""
         wanted = {name: tensor.shape for name, tensor in one.state_dict().items()}
+        unknown = sorted({name for shapes in self._shapes for name in shapes} - wanted.keys())
+        if unknown:
+            raise ValueError(
+                f"members of one stack have the same parameters; some have none of {unknown}"
+            )
         numbers = {
             name: torch.stack([_filled(state, name, shape) for state in states])
             for name, shape in wanted.items()
@@ -304,11 +310,13 @@ def _after_step(one: Network) -> Tensor:
 def stack_key(spec: ModelSpec) -> str:
     """A digest (hex) that models share of which `common_spec` makes one; nothing is built.
 
-    Numbers of few bits are rounded in rows, for which counts and ranks must be equal, too.
+    Numbers of few bits are rounded in rows, for which counts and ranks must be equal, too; and so
+    they must be where an architecture says that they shape more than parameters.
     """
+    counts = spec.rounded_to is not None or spec.architecture.counts_shape_more
     document = {
         **spec.model_dump(mode="json", exclude={"parametrization"}),
-        "parametrization": _key_of(spec.parametrization, counts=spec.rounded_to is not None),
+        "parametrization": _key_of(spec.parametrization, counts=counts),
     }
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
@@ -316,12 +324,13 @@ def stack_key(spec: ModelSpec) -> str:
 def _key_of(parametrization: AnyParametrization, *, counts: bool) -> Any:
     if isinstance(parametrization, PerLayer):
         return [_key_of(one, counts=counts) for one in parametrization.layers]
-    reals = type(parametrization).reals
-    return {
+    reals, optional = type(parametrization).reals, sorted(parametrization.optional)
+    fields = {
         name: "count" if type(value) is int and not counts else value
         for name, value in parametrization.model_dump(mode="json").items()
         if name not in reals
     }
+    return {**fields, "optional": optional} if optional else fields
 
 
 def common_spec(specs: Sequence[ModelSpec]) -> ModelSpec:
@@ -337,39 +346,45 @@ def common_spec(specs: Sequence[ModelSpec]) -> ModelSpec:
                 "members of one stack have one architecture, signature and number of bits; these "
                 f"differ: {other.model_dump_json()} and {first.model_dump_json()}"
             )
-    parametrization = _common([spec.parametrization for spec in specs])
+    parametrization = _common(
+        [spec.parametrization for spec in specs], counts=first.architecture.counts_shape_more
+    )
     return first.model_copy(update={"parametrization": parametrization})
 
 
-def _common(members: Sequence[AnyParametrization]) -> AnyParametrization:
+def _common(members: Sequence[AnyParametrization], *, counts: bool) -> AnyParametrization:
+    """What all can be laid out as; with `counts` they have equal ones."""
     layers = [one.layers for one in members if isinstance(one, PerLayer)]
     if len(layers) == len(members) and len({len(one) for one in layers}) == 1:
-        return PerLayer(layers=tuple(_common_family(one) for one in zip(*layers, strict=True)))
+        each = zip(*layers, strict=True)
+        return PerLayer(layers=tuple(_common_family(one, counts=counts) for one in each))
     families = [one for one in members if not isinstance(one, PerLayer)]
     if layers or len({type(one) for one in families}) > 1:
         _refuse("the parametrization", [one.kind for one in members])
-    return _common_family(families)
+    return _common_family(families, counts=counts)
 
 
-def _common_family(members: Sequence[AnyFamily]) -> AnyFamily:
+def _common_family(members: Sequence[AnyFamily], *, counts: bool) -> AnyFamily:
     """The member of a family with the largest of each integer."""
     if len({type(one) for one in members}) > 1:
         _refuse("a layer's parametrization", [one.kind for one in members])
-    first, counts = members[0], dict[str, int]()
+    if len({one.optional for one in members}) > 1:
+        _refuse(f"{members[0].kind}.optional", [sorted(one.optional) for one in members])
+    first, largest = members[0], dict[str, int]()
     for name in type(first).model_fields:
         values: list[Any] = [getattr(one, name) for one in members]
-        if all(type(value) is int for value in values):
-            counts[name] = max(values)
+        if not counts and all(type(value) is int for value in values):
+            largest[name] = max(values)
         elif name not in first.reals and any(value != values[0] for value in values):
             _refuse(f"{first.kind}.{name}", values)
-    return first.model_copy(update=counts)
+    return first.model_copy(update=largest)
 
 
 def _refuse(what: str, values: Sequence[object]) -> NoReturn:
     words = " and ".join(dict.fromkeys(str(value) for value in values))
     raise ValueError(
-        f"members of one stack may differ in counts, ranks and what `Family.reals` names; {what} "
-        f"is {words}"
+        "members of one stack may differ in counts and ranks that shape parameters alone, and in "
+        f"what `Family.reals` names; {what} is {words}"
     )
 
 

@@ -26,6 +26,19 @@ class Architecture(Spec, ABC):
     any_length: ClassVar[bool] = True
     """Whether a model runs at other sequence lengths than its signature's."""
 
+    @property
+    def counts_shape_more(self) -> bool:
+        """Whether counts and ranks shape buffers or masks too, and not parameters alone.
+
+        Networks that are computed in the same calls then have equal ones.
+        """
+        return False
+
+    @property
+    def masks_steps(self) -> bool:
+        """Whether dropout draws a mask for each step, whose shape follows from a batch's length."""
+        return False
+
     @classmethod
     @abstractmethod
     def suggest(cls, sampler: ParameterSampler, signature: Signature) -> Self:

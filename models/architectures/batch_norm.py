@@ -56,9 +56,10 @@ class BatchNorm(nn.Module):
 
     In training mean and std (that of the batch itself, not of what it was drawn from) move the
     running ones by a tenth, which are used otherwise. An empty batch has neither: it uses the
-    running ones and leaves them alone. Source: Ioffe, Szegedy (arXiv:1502.03167), with the epsilon
-    outside the root and a running std as in the code of Miceli Barone (arXiv:1603.03116); torch's
-    own module has neither, refuses a batch of one and counts batches in an integer.
+    running ones and leaves them alone. Those of a column whose mean or std is not finite stay as
+    they are. Source: Ioffe, Szegedy (arXiv:1502.03167), with the epsilon outside the root and a
+    running std as in the code of Miceli Barone (arXiv:1603.03116); torch's own module has neither,
+    refuses a batch of one and counts batches in an integer.
     """
 
     mean: Tensor
@@ -80,8 +81,11 @@ class BatchNorm(nn.Module):
             if len(x) > 1:
                 # A single sample says nothing of how samples differ.
                 with torch.no_grad():
-                    self.mean.copy_(torch.lerp(self.mean, mean, MOMENTUM))
-                    self.std.copy_(torch.lerp(self.std, std, MOMENTUM))
+                    # What overflowed would stay in the running ones for ever.
+                    sound = mean.isfinite() & std.isfinite()
+                    for running, found in ((self.mean, mean), (self.std, std)):
+                        moved = torch.lerp(running, found, MOMENTUM)
+                        running.copy_(torch.where(sound, moved, running))
         else:
             normal = (x - self.mean) / (self.std + EPSILON)
         if self.scale is None or self.bias is None:

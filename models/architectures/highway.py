@@ -117,6 +117,11 @@ class Highway(FeedForward):
         )
 
     @property
+    def counts_shape_more(self) -> bool:
+        """Behind a narrow middle its rank does: of running mean and std, and of the inner mask."""
+        return self._normalised
+
+    @property
     def _normalised(self) -> bool:
         return self.stack == "batch_normalised"
 

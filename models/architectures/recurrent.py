@@ -215,6 +215,11 @@ class Recurrent(Architecture):
         """Numbers of the vector h."""
         return self.hidden_size
 
+    @property
+    def masks_steps(self) -> bool:
+        """All but symbols and the state, which have one mask for a whole sequence."""
+        return any((self.input_dropout, self.layer_dropout, self.readout_dropout))
+
     def state_numbers(self) -> int:
         """The parts of every layer's state."""
         return self.layers * self.state_parts * self.state_size

@@ -92,7 +92,7 @@ def update_(
     """Take a step: parameters, moments and counts of steps change in place.
 
     A member's gradients are clipped by value and by norm, its parameters multiplied by
-    `1 - learning_rate * scale * weight_decay`, and moved as torch's optimizer of that name would
+    `1 - learning_rate * weight_decay`, and moved as torch's optimizer of that name would
     (Adam with betas 0.9 and 0.999 and eps 1e-8, RMSprop with alpha 0.9 and eps 1e-8, Adagrad with
     eps 1e-10). Where the norm is not finite, `recovery` times the parameters is the gradient, and
     is not clipped; without a recovery all of the member stays as it is.
@@ -106,7 +106,7 @@ def update_(
         norms: float64 `[M]` on the CPU, of `gradient_norms`; NaN of a member whose loss is not
             finite.
         rates: what members have of their own.
-        scales: float64 `[P, M]` on the CPU, factors of the learning rates.
+        scales: float64 `[P, M]` on the CPU, factors of the learning rates, not of the decay.
 
     Raises:
         ValueError: a tensor is of another shape, dtype, device or layout, there is not one of each
@@ -262,7 +262,7 @@ def _update_by_torch(
     share = (rates.clip_norm / (norms + 1e-6)).clamp(max=1)
     steps += moves
     rate = rates.learning_rate * scales
-    left = 1 - rate * rates.weight_decay
+    left = (1 - rates.learning_rate * rates.weight_decay).expand_as(rate)
     corrections = [1 - beta ** steps.double() for beta in _BETAS]
     if optimizer == "adam":
         rate = rate / corrections[0]

@@ -56,6 +56,11 @@ class FactorizedSvd(Family):
         default="cayley", description="how U and V follow from skew matrices"
     )
 
+    @property
+    def optional(self) -> frozenset[str]:
+        """P, which there is with a margin alone."""
+        return frozenset({"p"} if self.margin > 0 else ())
+
     @classmethod
     def suggest(cls, sampler: ParameterSampler, slot: Slot, *, largest: int) -> Self:  # noqa: ARG003 -- no count
         """Margin log-uniform in [1e-3, 0.5]."""

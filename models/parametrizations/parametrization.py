@@ -82,7 +82,7 @@ class Family(Parametrization, ABC):
     paper: ClassVar[str]
     reals: ClassVar[frozenset[str]] = frozenset()
     """Fields that shape no parameter, and that its module computes with (`StructuredLinear.reals`):
-    networks that differ in them can be computed in the same calls."""
+    networks that differ in them, and not in `optional`, can be computed in the same calls."""
     no_fit: ClassVar[str | None] = None
     """Why plain matrices are not converted to it; None where `models.compression.fit` has how."""
 
@@ -90,6 +90,11 @@ class Family(Parametrization, ABC):
     def families(self) -> "Sequence[type[Family]]":
         """Itself alone."""
         return (type(self),)
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """Parameters that its module has, and that with other `reals` it would not have."""
+        return frozenset()
 
     @classmethod
     @abstractmethod

@@ -98,7 +98,7 @@ def _check_checkpoint(stream: BinaryIO, size: int, job: TrainJob) -> None:
 
 def _check_resume(stream: BinaryIO, size: int, job: TrainJob) -> None:
     layout = _layout(job.trial.model.model_dump_json())
-    most = (2 + 4 * _OF_A_PARAMETER) * len(layout) + len(_GENERATORS)
+    most = (3 + 4 * _OF_A_PARAMETER) * len(layout) + len(_GENERATORS)
     tensors, metadata = contents(stream, size, widths=_WIDTHS, most_tensors=most)
     position = position_in(metadata, job=job)
     if not job.first_epoch <= position.epoch <= job.last_epoch + 1:
@@ -113,8 +113,9 @@ def _check_resume(stream: BinaryIO, size: int, job: TrainJob) -> None:
             raise CheckpointError(f"tensor {key!r} is of no part of it; allowed: {list(GROUPS)}")
         groups[group][name] = tensor
     _check_state("model:", groups["model"], layout)
-    if groups["best"]:
-        _check_state("best:", groups["best"], layout)
+    for group in ("best", "best_unrounded"):
+        if groups[group]:
+            _check_state(f"{group}:", groups[group], layout)
     for group in ("optimizer", "best_optimizer"):
         _check_optimizer(groups[group], layout)
     _check_generators(groups["rng"])

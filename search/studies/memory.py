@@ -155,8 +155,9 @@ def training_need(task: AnyTask, trial: TrialSpec) -> Need:
     count, states = model.parameter_count(), STATES[trial.training.optimizer]
     plateau = trial.training.plateau
     if plateau is not None and plateau.restore:
-        # That of the best epoch is kept beside the one that is trained with.
-        states *= 2
+        # That of the best epoch is kept beside the one that is trained with, and the best epoch's
+        # weights as they were before they were rounded.
+        states = 2 * states + (model.rounded_to is not None)
     saved = model.architecture.saved_numbers(model.signature, batch_size=batch)
     inputs, answers = _ends(model.signature)
     kept = saved + _kept(model, model.signature)

@@ -73,8 +73,9 @@ def make_optimizer(module: nn.Module, training: TrainingSpec) -> Optimizer:
 
 @torch.no_grad()
 def decay_weights(optimizer: Optimizer, weight_decay: float) -> None:
-    """Shrink the weights by their learning rate times `weight_decay`, just before a step.
+    """Shrink the weights by the learning rate times `weight_decay`, just before a step.
 
+    The rate is the same for all: what scales the steps of a parameter scales its gradient alone.
     Decoupled from the gradient (Loshchilov and Hutter, ICLR 2019): with Adam this is AdamW. torch's
     other optimizers would put the decay into the gradient, where RMSprop and Adagrad divide it by
     the gradient's own size.
@@ -83,7 +84,7 @@ def decay_weights(optimizer: Optimizer, weight_decay: float) -> None:
         return
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            parameter.mul_(1 - group["lr"] * weight_decay)
+            parameter.mul_(1 - group["lr"] / group["scale"] * weight_decay)
 
 
 def state_of(optimizer: Optimizer, module: nn.Module) -> Tensors:

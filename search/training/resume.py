@@ -20,7 +20,11 @@ _FORMAT: Final = "reflectory-resume-3"
 
 Tensors = dict[str, Tensor]
 
-GROUPS: Final = ("model", "best", "optimizer", "best_optimizer", "rng", "carried")
+GROUPS: Final = (
+    *("model", "best", "best_unrounded"),
+    *("optimizer", "best_optimizer"),
+    *("rng", "carried"),
+)
 """What the name of each tensor begins with, before a colon."""
 
 
@@ -87,6 +91,9 @@ class ResumeState:
     goes on from it; behind them those of the model that it learns from; else empty."""
     best_optimizer: Tensors = field(default_factory=dict[str, Tensor])
     """As `optimizer`, at the best epoch, where training may go on from there; else empty."""
+    best_unrounded: Tensors = field(default_factory=dict[str, Tensor])
+    """As `best`, before it was rounded to few bits, where training may go on from there; else
+    empty."""
 
 
 def to_bytes(state: ResumeState, *, job: TrainJob) -> bytes:
@@ -125,6 +132,7 @@ def from_bytes(content: bytes, *, job: TrainJob) -> ResumeState:
         position,
         model=groups["model"],
         best=groups["best"],
+        best_unrounded=groups["best_unrounded"],
         optimizer=groups["optimizer"],
         best_optimizer=groups["best_optimizer"],
         generators=groups["rng"],
@@ -155,6 +163,7 @@ def _groups(state: ResumeState) -> dict[str, Tensors]:
     return {
         "model": state.model,
         "best": state.best,
+        "best_unrounded": state.best_unrounded,
         "optimizer": state.optimizer,
         "best_optimizer": state.best_optimizer,
         "rng": state.generators,

@@ -214,6 +214,15 @@ def test_running_statistics_move_by_a_tenth_in_training_alone() -> None:
     assert torch.equal(norm.std, before[1])
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
+def test_what_overflows_leaves_the_running_statistics(value: float) -> None:
+    """They would never come back from it; a std overflows before its mean does."""
+    norm = BatchNorm(2, affine=False)
+    norm(torch.tensor([[value, 1.0], [0.0, 3.0]]))
+    np.testing.assert_allclose(norm.mean, [0, 0.2], rtol=1e-6)
+    np.testing.assert_allclose(norm.std, [1, 1], rtol=1e-6)
+
+
 def seen_by_the_gates(model: FeedForwardNetwork, layer: int, x: Tensor) -> Tensor:
     """`W x` of both gates before normalisation, `[2, B, n]`, in a pass with the state x."""
     assert isinstance(model.stack, NormalisedHighwayStack)

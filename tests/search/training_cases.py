@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,8 +12,9 @@ from torch import Tensor
 from models.architectures import Gru, Rnn
 from models.model import ModelSpec
 from models.parametrizations import Dense, HouseholderSvd, LowRankDiagonal
-from search.tasks import DataSources, Digits, Metric, Split, Splits
+from search.tasks import Batch, DataSources, Digits, Language, Metric, Split, Splits
 from search.tasks.task import Range
+from search.tasks.text.token_samples import TokenStream
 from search.training.jobs import EpochReport, TrainJob, Verdict
 from search.training.trial_spec import TrainingSpec, TrialSpec
 
@@ -108,6 +110,12 @@ def make_job(
     )
 
 
+def with_bits(job: TrainJob, bits: int) -> TrainJob:
+    """The same with numbers of so many bits."""
+    model = job.trial.model.model_copy(update={"bits": bits})
+    return job.model_copy(update={"trial": job.trial.model_copy(update={"model": model})})
+
+
 def make_overflowing_job(
     *, nan_recovery: float | None, checkpoint_seconds: float = 1e9
 ) -> TrainJob:
@@ -129,6 +137,51 @@ def make_overflowing_job(
         epochs=3,
         checkpoint_seconds=checkpoint_seconds,
     )
+
+
+class _Spoilt(TokenStream):
+    """A text whose third window is no number."""
+
+    def take(self, batch: Tensor) -> Batch:
+        taken = super().take(batch)
+        is_third = int(batch[1]) == 2 * self.window
+        return replace(taken, x=taken.x * torch.nan) if is_third else taken
+
+
+def make_spoilt_text(
+    folder: Path, *, checkpoint_seconds: float = 1e9
+) -> tuple[TrainJob, Splits[TokenStream]]:
+    """A text that is read with the state carried on, by a trial that recovers."""
+    (folder / "verse.txt").write_text("the cat sat on the mat\n" * 60)
+    sources = DataSources(cache=folder / "cache", folder=folder)
+    task = Language(corpus="file", file="verse.txt", window=12).resolved(sources)
+    model = ModelSpec(
+        architecture=Gru(hidden_size=8, layers=2),
+        parametrization=Dense(),
+        signature=task.signature(),
+    )
+    training = TrainingSpec(learning_rate=0.01, batch_size=8, nan_recovery=0.1)
+    job = TrainJob(
+        task=task,
+        trial=TrialSpec(model=model, training=training, seed=1),
+        number=0,
+        epochs=2,
+        checkpoint_seconds=checkpoint_seconds,
+    )
+    read = task.load(sources)
+    train, validation, test = read.train, read.validation, read.test
+    assert isinstance(train, TokenStream)
+    assert isinstance(validation, TokenStream)
+    assert isinstance(test, TokenStream)
+    spoilt = _Spoilt(train.tokens, train.window, train.one_hot)
+    return job, Splits(spoilt, validation, test)
+
+
+def poisoned(split: Split, row: int, value: float) -> Split:
+    """The same samples, of which one has a value everywhere."""
+    x = split.x.clone()
+    x[row] = value
+    return Split(x, split.y)
 
 
 def load_splits(cache: Path) -> Splits[Split]:

@@ -75,11 +75,13 @@ double squares(const float *g, int64_t count, float bound) {
 struct Own {
   bool moves = true, recovers = false;
   float bound, share = 1, recovery;  // share: what clipping by norm leaves
-  double rate, decay, correction_1 = 1, correction_2 = 1;
+  double rate, plain_rate, decay;  // plain_rate: of the decay, without the scale
+  double correction_1 = 1, correction_2 = 1;
 
   Own(const OptimizerShape &s, const OptimizerArguments &a, int64_t p, int64_t m)
       : bound((float)a.clip_value[m]), recovery((float)a.recovery[m]),
-        rate(a.learning_rate[m] * a.scales[p * s.members + m]), decay(a.weight_decay[m]) {
+        rate(a.learning_rate[m] * a.scales[p * s.members + m]), plain_rate(a.learning_rate[m]),
+        decay(a.weight_decay[m]) {
     if (!isfinite(a.norms[m])) {
       recovers = moves = !isnan(a.recovery[m]);
     } else if (!isinf(a.clip_norm[m])) {
@@ -101,7 +103,7 @@ struct Numbers {
 
 // rule(w, g, place) changes the shrunk parameters w by the gradients g.
 template <class Rule> inline void walk(const Numbers &n, const Own &o, Rule rule) {
-  const float kept = (float)(1 - o.rate * o.decay);
+  const float kept = (float)(1 - o.plain_rate * o.decay);
   for (int64_t j = 0; j < n.count; j += LANES) {
     const int64_t left = n.count - j;
     Vec w = load_some(n.parameter + j, left);

@@ -12,7 +12,7 @@ struct OptimizerShape {
 // Tensors are [M, ...] and contiguous; none of those that are written shares memory with another.
 struct OptimizerArguments {
   const int64_t *sizes;           // [P], the numbers that each member has of a tensor
-  const double *scales;           // [P, M], of the learning rates
+  const double *scales;           // [P, M], of the learning rates, not of the decay
   const float *const *gradients;  // [P]
   float *const *parameters;       // [P]
   float *const *first;            // [P]: Adam's means of gradients, what others keep of their squares

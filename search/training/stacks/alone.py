@@ -17,7 +17,7 @@ from search.tasks import Batch, Criterion, Samples
 from search.training.gradients import clip_gradients, shrink_instead
 from search.training.optimizers import decay_weights, make_optimizer, restore_state, state_of
 from search.training.resume import Tensors
-from search.training.stacks.engine import settle
+from search.training.stacks.engine import first_state, settle
 from search.training.stacks.member import Member, Step
 from search.training.stacks.member_numbers import Drawing, GlobalGenerators, Numbers
 from search.training.trained_losses import readout_penalty
@@ -122,7 +122,7 @@ class Alone:
         decay_weights(self._optimizer, self._training.weight_decay)
         self._optimizer.step()  # pyright: ignore[reportUnknownMemberType] -- untyped
         after_step(self._module)
-        self._carried = tuple(part.detach() for part in carried)
+        self._carried = self._gone_on_from(tuple(part.detach() for part in carried), step)
         settle(self._device)
         return [step]
 
@@ -159,6 +159,13 @@ class Alone:
     def keep(self, places: Sequence[int]) -> None:
         """See `Engine`."""
         self.members = [self.members[place] for place in places]
+
+    def _gone_on_from(self, ended: State, step: Step) -> State:
+        """Where the next batch begins: anew where recovery is from a state that is no number."""
+        if not ended or self._training.nan_recovery is None:
+            return ended
+        sound = step.is_finite and all(bool(part.isfinite().all()) for part in ended)
+        return ended if sound else first_state(self._module, ended)
 
     def _forget_at_pass(self) -> None:
         """Carry nothing over from one pass over the samples to the next."""

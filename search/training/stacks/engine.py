@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from models.backends.loops import State
+from models.network import Network
 from search.tasks import Batch, Samples
 from search.training.resume import Tensors
 from search.training.stacks.member import Member, Step
@@ -79,6 +80,13 @@ class Engine(Protocol):
     def keep(self, places: Sequence[int]) -> None:
         """Go on with these members; the others leave."""
         ...
+
+
+def first_state(one: Network, ended: State) -> State:
+    """The state before the first step of as many sequences as ended in a state."""
+    layers = zip(*(part.unbind(0) for part in one.first_states()), strict=True)
+    firsts = [part for layer in layers for part in layer]
+    return tuple(a.expand_as(b).clone() for a, b in zip(firsts, ended, strict=True))
 
 
 def settle(device: torch.device) -> None:

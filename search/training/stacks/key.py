@@ -4,6 +4,7 @@ import hashlib
 import json
 
 from models import stacked
+from search.tasks import Language
 from search.training.jobs import TrainJob
 from search.training.trial_spec import TrainingSpec
 
@@ -19,8 +20,9 @@ def stack_key(job: TrainJob) -> str:
     and what training starts with.
 
     Some trials have a key of their own and are trained alone: those whose epochs are so many
-    updates, for passes of several would end at different batches, and those with another RMSprop
-    than the one that is computed for several.
+    updates, for passes of several would end at different batches; those with another RMSprop than
+    the one that is computed for several; and those that draw a mask for each step of lines, which
+    several have padded to the longest of all.
     """
     compression = job.trial.compression
     original = None
@@ -36,9 +38,19 @@ def stack_key(job: TrainJob) -> str:
     training = job.trial.training
     if training.loss != "task" or training.readout_penalty:
         document["loss"] = [training.loss, training.readout_penalty]
-    if training.epoch_updates is not None or _has_its_own_optimizer(training):
+    if (
+        training.epoch_updates is not None
+        or _has_its_own_optimizer(training)
+        or _draws_by_length(job)
+    ):
         document["alone"] = [job.number, job.trial.model_dump(mode="json")]
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _draws_by_length(job: TrainJob) -> bool:
+    """Whether what is drawn for a batch depends on how long the batch is padded."""
+    pads_batches = isinstance(job.task, Language) and job.task.batching == "sentences"
+    return pads_batches and job.trial.model.architecture.masks_steps
 
 
 def _has_its_own_optimizer(training: TrainingSpec) -> bool:

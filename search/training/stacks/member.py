@@ -152,6 +152,7 @@ class Member:
         self.progress = Progress(epoch=self.job.first_epoch)
         self.order = torch.Generator().manual_seed(trial.seed)
         self.best: Tensors = {}
+        self.best_unrounded: Tensors = {}
         self.best_optimizer: Tensors = {}
         state = None if entry.resume is None else from_bytes(entry.resume, job=self.job)
         self.module: Network = trial.model.unrounded.build(seed=trial.seed).to(device)
@@ -217,8 +218,8 @@ class Member:
         return self.training.learning_rate * self.rate_factor
 
     @property
-    def keeps_optimizer(self) -> bool:
-        """Whether it may go on from the optimizer's state of its best epoch."""
+    def goes_back(self) -> bool:
+        """Whether it may go on from its best epoch, with the optimizer's state of then."""
         return self.training.plateau is not None and self.training.plateau.restore
 
     @property
@@ -317,10 +318,12 @@ class Member:
         progress.stale_epochs = 0 if is_better else progress.stale_epochs + 1
         progress.plateau_epochs = 0 if is_better else progress.plateau_epochs + 1
 
-    def take_best(self, found: Found, state: Tensors, optimizer: Tensors) -> None:
+    def take_best(
+        self, found: Found, state: Tensors, *, unrounded: Tensors, optimizer: Tensors
+    ) -> None:
         """Keep what was just validated as the best."""
         progress = self.progress
-        self.best, self.best_optimizer = state, optimizer
+        self.best, self.best_unrounded, self.best_optimizer = state, unrounded, optimizer
         progress.best_epoch = progress.epoch
         progress.best_quality = found.values[self.task.metric.name]
         progress.best_loss = found.loss
@@ -380,7 +383,9 @@ class Member:
 
     def at_best(self, numbers: Numbers) -> Numbers:
         """What it has at the beginning of the next epoch, with parameters of the best one."""
-        return replace(numbers, model=self.best, optimizer=self.best_optimizer)
+        # Resume files of earlier versions have the rounded numbers alone.
+        model = self.best_unrounded or self.best
+        return replace(numbers, model=model, optimizer=self.best_optimizer)
 
     @property
     def is_save_due(self) -> bool:
@@ -401,6 +406,7 @@ class Member:
             best=self.best,
             optimizer=numbers.optimizer,
             best_optimizer=self.best_optimizer,
+            best_unrounded=self.best_unrounded,
             generators={"order": self.order_at_epoch_start, **numbers.generators},
             carried={str(part): tensor for part, tensor in enumerate(numbers.carried)},
         )
@@ -452,7 +458,10 @@ class Member:
                 raise KeyError("torch")
         except (KeyError, RuntimeError) as error:
             raise CheckpointError(f"the resume file does not fit the model: {error}") from error
-        self.best = {name: tensor.to(self.device) for name, tensor in state.best.items()}
+        self.best, self.best_unrounded = (
+            {name: tensor.to(self.device) for name, tensor in one.items()}
+            for one in (state.best, state.best_unrounded)
+        )
         self.best_optimizer = state.best_optimizer
         self.progress = Progress(**dict(state.position))
         if self.device.type == "cuda" and "cuda" not in generators:

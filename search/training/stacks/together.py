@@ -13,7 +13,7 @@ from models.network import Network
 from models.stacked import StackedNetwork, penalty_of
 from search.tasks import Batch, Batches, Criterion, Samples, take_each
 from search.training.resume import Tensors
-from search.training.stacks.engine import listed, settle
+from search.training.stacks.engine import first_state, listed, settle
 from search.training.stacks.member import Member, Step
 from search.training.stacks.member_numbers import Numbers
 from search.training.stacks.stacked_optimizer import QUANTITIES, StackedOptimizer
@@ -138,7 +138,7 @@ class Together:
         if probe is not None:
             found += probe.norms(losses)
         rows: list[list[float]] = listed(torch.stack([one.detach().double() for one in found], 1))
-        self._carried = tuple(part.detach() for part in carried)
+        self._carried = self._gone_on_from(tuple(part.detach() for part in carried), totals, norms)
         self._carried_by_teacher = by_teacher
         settle(self._device)
         steps: list[Step] = []
@@ -237,6 +237,27 @@ class Together:
         )
         weights = losses.new_tensor([one.distillation_weight for one in settings])
         return (1 - weights) * losses + weights * soft, carried
+
+    @torch.no_grad()
+    def _gone_on_from(self, ended: State, totals: Tensor, norms: Tensor) -> State:
+        """Where next batches begin: anew where recovery is from a state that is no number."""
+        recover = [member.training.nan_recovery is not None for member in self.members]
+        if not ended or not any(recover):
+            return ended
+        sound = totals.isfinite() & norms.isfinite().to(totals.device)
+        for part in ended:
+            sound = sound & part.isfinite().flatten(1).all(1)
+        anew = torch.tensor(recover, device=sound.device) & ~sound
+        if not bool(anew.any()):
+            return ended
+
+        def first(one: Network, *parts: Tensor) -> State:
+            return first_state(one, parts)
+
+        firsts = self._stack.of_each(first, *ended)
+        return tuple(
+            torch.where(anew[:, None, None], a, b) for a, b in zip(firsts, ended, strict=True)
+        )
 
     def _rounded_for_a_step(self) -> AbstractContextManager[None]:
         who = [member.bits_of_steps is not None for member in self.members]

@@ -70,8 +70,10 @@ class _Validated:
     """Of generalization."""
     state: Tensors | None
     """The numbers that were validated, if they are the best so far."""
+    unrounded: Tensors
+    """What they were before they were rounded, if training may go on from there; else empty."""
     optimizer: Tensors
-    """Its state then, if training may go on from there; else empty."""
+    """Its state then, likewise."""
 
 
 class _Stack:
@@ -239,17 +241,27 @@ class _Stack:
         with engine.rounded():
             found = evaluate(engine.networks, engine.members, validation, batch=self._batch)
             margins, terms = engine.margins(), engine.terms()
-            return [
-                one if isinstance(one, TrainingDiverged) else _kept(engine, place, one, diagnostics)
-                for place, (one, *diagnostics) in enumerate(zip(found, margins, terms, strict=True))
-            ]
+            states = [_best_state(engine, place, one) for place, one in enumerate(found)]
+        return [
+            one
+            if isinstance(one, TrainingDiverged)
+            else _kept(engine, place, one, state, margin=margin, term=term)
+            for place, (one, state, margin, term) in enumerate(
+                zip(found, states, margins, terms, strict=True)
+            )
+        ]
 
     def _report(self, member: Member, validated: _Validated | TrainingDiverged) -> None:
         if isinstance(validated, TrainingDiverged):
             raise validated
         member.count_stale(validated.found)
         if validated.state is not None:
-            member.take_best(validated.found, validated.state, validated.optimizer)
+            member.take_best(
+                validated.found,
+                validated.state,
+                unrounded=validated.unrounded,
+                optimizer=validated.optimizer,
+            )
         report = member.report(
             validated.found,
             margin=validated.margin,
@@ -354,19 +366,31 @@ class _Stack:
                 context.__exit__(None, None, None)
 
 
+def _best_state(engine: Engine, place: int, found: Found | TrainingDiverged) -> Tensors | None:
+    """A member's numbers as they are now, where they are the best so far."""
+    if isinstance(found, TrainingDiverged) or not engine.members[place].is_best(found):
+        return None
+    return engine.state(place)
+
+
 def _kept(
-    engine: Engine, place: int, found: Found, diagnostics: Sequence[float | None]
+    engine: Engine,
+    place: int,
+    found: Found,
+    state: Tensors | None,
+    *,
+    margin: float | None,
+    term: float | None,
 ) -> _Validated:
-    """What an epoch made of a member, with its numbers where they are the best so far."""
+    """What an epoch made of a member, with all that it may go back to."""
     member = engine.members[place]
-    margin, term = diagnostics
-    if not member.is_best(found):
-        return _Validated(found, margin, term, None, {})
+    unrounded: Tensors = {}
     optimizer: Tensors = {}
-    if member.keeps_optimizer:
+    if state is not None and member.goes_back:
         kept = engine.numbers(place).optimizer
         optimizer = {name: tensor.clone() for name, tensor in kept.items()}
-    return _Validated(found, margin, term, engine.state(place), optimizer)
+        unrounded = {} if member.bits is None else engine.state(place)
+    return _Validated(found, margin, term, state, unrounded, optimizer)
 
 
 class _OfHooks(BaseException):

@@ -124,9 +124,8 @@ class Alone:
                 return float(norm)
             for parameter in self.parameters:
                 parameter.grad = self.rates["recovery"] * parameter
-        for group in self.optimizer.param_groups:
-            for parameter in group["params"]:
-                parameter.mul_(1 - group["lr"] * self.rates["weight_decay"])
+        for parameter in self.parameters:
+            parameter.mul_(1 - self.rates["learning_rate"] * self.rates["weight_decay"])
         self.optimizer.step()
         return float(norm)
 

@@ -172,6 +172,23 @@ def test_decay_shrinks_by_the_learning_rate_and_moves_no_average(name: Optimizer
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_decay_is_that_of_the_plain_rate_where_steps_are_scaled(name: OptimizerName) -> None:
+    """Singular values behind a sigmoid step 1 / (2 r) times as far, and decay as all do."""
+    module = MODELS["rnn-householder_svd"].build(seed=0)
+    with torch.no_grad():
+        module.get_parameter("recurrent.p").fill_(1.0)
+    before = [parameter.detach().clone() for parameter in module.parameters()]
+    optimizer = make_optimizer(module, TrainingSpec(optimizer=name, learning_rate=0.1))
+    assert len({group["lr"] for group in optimizer.param_groups}) == 2
+    # As in later epochs.
+    for group in optimizer.param_groups:
+        group["lr"] *= 0.5
+    decay_weights(optimizer, 0.4)
+    for parameter, start in zip(module.parameters(), before, strict=True):
+        torch.testing.assert_close(parameter.detach(), start * (1 - 0.05 * 0.4))
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_learning_rates_of_their_own_are_kept(name: OptimizerName) -> None:
     module = MODELS["rnn-householder_svd"].build(seed=0)
     optimizer = make_optimizer(module, TrainingSpec(optimizer=name, learning_rate=0.01))

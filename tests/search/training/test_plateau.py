@@ -15,16 +15,25 @@ from search.running.attempt_checks import check_training
 from search.tasks import Split, Splits
 from search.training.jobs import Completion
 from search.training.run import train
-from search.training.stacks import Entry
+from search.training.stacks import Entry, train_stack
 from search.training.trial_spec import Plateau, TrainingSpec
 from tests.search.forked import in_new_process
 from tests.search.killed_training import run
-from tests.search.training.stacks.stack_cases import Told, alone, assert_same, together
+from tests.search.training.stacks.stack_cases import (
+    Hooks,
+    Told,
+    alone,
+    assert_same,
+    together,
+    told,
+    told_of,
+)
 from tests.search.training_cases import (
     RecordingHooks,
     Scripted,
     load_splits,
     make_job,
+    with_bits,
 )
 
 QUALITIES = [0.2, 0.4, 0.3, 0.4, 0.5, 0.1, 0.1, 0.2, 0.2]
@@ -103,6 +112,24 @@ def test_the_rate_falls_and_the_best_epoch_is_gone_on_from(
     assert (result.outcome, result.reason, result.best_epoch) == ("complete", None, 5)
 
 
+@pytest.mark.parametrize("members", [1, 2])
+def test_what_is_gone_on_from_was_not_rounded(splits: Splits[Split], members: int) -> None:
+    """With few bits too: the best is validated and kept rounded, and training knows nothing."""
+    curves: dict[int, list[list[float | None]]] = {}
+    for bits in (4, 32):
+        training = training_of(plateau=Plateau(stale=1), quantised_epochs=0)
+        jobs = [make_job(epochs=6, seed=seed, training=training) for seed in range(members)]
+        entries = told(*(with_bits(job, bits) for job in jobs))
+        each = [0.2, 0.5, 0.4, 0.3, 0.6, 0.1, 0.6]
+        task = Scripted(*(quality for quality in each for _ in range(members)))
+        train_stack(splits, task=task, hooks=Hooks(*entries), width=members)
+        curves[bits] = [
+            [report.train_loss for report in told_of(entry).reports] for entry in entries
+        ]
+        assert all(told_of(entry).outcome.best_epoch == 5 for entry in entries)
+    assert curves[4] == curves[32]
+
+
 @pytest.mark.parametrize(
     ("fields", "epochs", "reason"),
     [
@@ -153,8 +180,11 @@ LIVELY = training_of(
 )
 
 
-def test_killed_and_resumed_equals_unbroken_bit_for_bit(cache: Path, tmp_path: Path) -> None:
-    job = make_job(epochs=30, checkpoint_seconds=0, training=LIVELY)
+@pytest.mark.parametrize("bits", [32, 8])
+def test_killed_and_resumed_equals_unbroken_bit_for_bit(
+    bits: int, cache: Path, tmp_path: Path
+) -> None:
+    job = with_bits(make_job(epochs=30, checkpoint_seconds=0, training=LIVELY), bits)
     unbroken, code = in_new_process(run, job, cache, tmp_path / "unbroken", None)
     assert code == 0
     last = max(unbroken["curve"])

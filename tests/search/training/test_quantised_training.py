@@ -29,6 +29,7 @@ from tests.search.training_cases import (
     load_splits,
     make_job,
     make_overflowing_job,
+    with_bits,
 )
 
 BITS: tuple[Bits, ...] = (8, 4)
@@ -60,11 +61,6 @@ def job_of(
     )
     job = make_job(model, epochs=epochs, training=training, checkpoint_seconds=checkpoint_seconds)
     return with_bits(job, bits)
-
-
-def with_bits(job: TrainJob, bits: int) -> TrainJob:
-    model = job.trial.model.model_copy(update={"bits": bits})
-    return job.model_copy(update={"trial": job.trial.model_copy(update={"model": model})})
 
 
 def plain_loop(job: TrainJob, splits: Splits[Split]) -> list[tuple[dict[str, Tensor], float]]:

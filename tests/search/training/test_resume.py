@@ -1,6 +1,8 @@
 """A run that was killed and went on equals an unbroken one, bit for bit, in new processes."""
 
 import signal
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -10,18 +12,22 @@ from models.architectures import Rnn
 from models.checkpoint import save_bytes
 from models.errors import CheckpointError
 from models.model import ModelSpec
+from search.errors import ReportRefused
+from search.running.artifact_checks import check_artifact
 from search.training.jobs import TrainJob
 from search.training.resume import Position, ResumeState, from_bytes, to_bytes
 from search.training.run import train
-from search.training.trial_spec import OptimizerName, TrainingSpec
+from search.training.trial_spec import OptimizerName, Plateau, TrainingSpec
 from tests.search.forked import in_new_process
 from tests.search.killed_training import run
 from tests.search.training_cases import (
     TASK,
     RecordingHooks,
+    Scripted,
     load_splits,
     make_job,
     make_overflowing_job,
+    with_bits,
 )
 
 EPOCHS = 3
@@ -116,6 +122,47 @@ def test_killed_twice_equals_unbroken(cache: Path, tmp_path: Path) -> None:
     resumed, _ = in_new_process(run, job, cache, file, None)
     assert resumed["checkpoint"] == unbroken["checkpoint"]
     assert resumed["best"] == unbroken["best"]
+
+
+def test_what_is_gone_back_to_is_resumed_as_it_was_before_it_was_rounded(cache: Path) -> None:
+    training = TrainingSpec(
+        learning_rate=0.01, batch_size=64, quantised_epochs=0, plateau=Plateau(stale=1)
+    )
+    job = with_bits(make_job(epochs=4, checkpoint_seconds=0, training=training), 4)
+    splits, qualities = load_splits(cache), (0.2, 0.5, 0.4, 0.3, 0.6)
+    hooks, resumed = RecordingHooks(), RecordingHooks()
+    whole = train(job, splits, task=Scripted(*qualities), hooks=hooks)
+    # In the third epoch, after which training goes back to the second.
+    middle = hooks.saved[2 * (BATCHES + 1)]
+    state = from_bytes(middle, job=job)
+    assert state.best_unrounded.keys() == state.best.keys()
+    assert not torch.equal(state.best_unrounded["recurrent.weight"], state.best["recurrent.weight"])
+    again = train(job, splits, task=Scripted(*qualities[2:]), hooks=resumed, resume=middle)
+    assert resumed.reports[-1].train_loss == hooks.reports[-1].train_loss
+    for name, tensor in whole.module.state_dict().items():
+        assert torch.equal(again.module.state_dict()[name], tensor)
+    # An earlier version's file has the rounded numbers alone.
+    old = to_bytes(replace(state, best_unrounded={}), job=job)
+    assert b"best_unrounded" not in old
+    older = RecordingHooks()
+    train(job, splits, task=Scripted(*qualities[2:]), hooks=older, resume=old)
+    assert older.reports[0].train_loss == hooks.reports[2].train_loss
+    assert older.reports[1].train_loss != hooks.reports[3].train_loss
+
+
+@pytest.mark.parametrize("bits", [32, 4])
+def test_a_file_to_resume_from_passes_its_check(bits: int, cache: Path) -> None:
+    training = TrainingSpec(batch_size=64, plateau=Plateau())
+    job = with_bits(make_job(epochs=1, checkpoint_seconds=0, training=training), bits)
+    hooks = RecordingHooks()
+    train(job, load_splits(cache), task=TASK, hooks=hooks)
+    for content in hooks.saved:
+        check_artifact("resume", BytesIO(content), job)
+    state = from_bytes(hooks.saved[-1], job=job)
+    assert bool(state.best_unrounded) == (bits == 4)
+    torn = replace(state, best_unrounded={"elsewhere": torch.zeros(1)})
+    with pytest.raises(ReportRefused, match="best_unrounded:"):
+        check_artifact("resume", BytesIO(to_bytes(torn, job=job)), job)
 
 
 @pytest.fixture

@@ -1,3 +1,4 @@
+import itertools
 import math
 import subprocess
 import sys
@@ -5,25 +6,34 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from models.architectures import Highway
+from models.backends.loops import State
 from models.linear import StructuredLinear
-from models.model import after_step
+from models.model import ModelSpec, after_step
+from models.parametrizations import Dense
 from search.errors import TrainingDiverged
 from search.tasks import Split, Splits
 from search.training.jobs import TrainJob
+from search.training.resume import from_bytes
 from search.training.run import is_out_of_memory, train
+from search.training.stacks import alone
 from search.training.trial_spec import OptimizerName, TrainingSpec
 from tests.search.training_cases import (
     MODELS,
+    SIGNATURE,
     TASK,
     RecordingHooks,
     Scripted,
     load_splits,
     make_job,
+    make_spoilt_text,
+    poisoned,
 )
 
 
@@ -234,12 +244,6 @@ def test_the_margin_is_that_of_the_trained_singular_values(
     assert margin == pytest.approx(float((values - 1).abs().max()), abs=1e-5)
 
 
-def poisoned(split: Split, row: int, value: float) -> Split:
-    x = split.x.clone()
-    x[row] = value
-    return Split(x, split.y)
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_loss_that_is_no_number_names_epoch_batch_and_value(
     splits: Splits[Split], value: float
@@ -249,6 +253,51 @@ def test_a_loss_that_is_no_number_names_epoch_batch_and_value(
     damaged = Splits(poisoned(splits.train, third_batch_row, value), splits.validation, splits.test)
     with pytest.raises(TrainingDiverged, match=r"epoch 1, batch 3: the loss is (nan|inf)"):
         train(make_job(seed=7), damaged, task=TASK, hooks=RecordingHooks())
+
+
+def test_recovery_begins_anew_after_a_window_that_is_no_number(tmp_path: Path) -> None:
+    """What is carried on from it would make each further window of the pass no number either."""
+    job, splits = make_spoilt_text(tmp_path, checkpoint_seconds=0)
+    hooks = RecordingHooks()
+    whole = train(job, splits, task=job.task, hooks=hooks)
+    assert [report.recovered_batches for report in hooks.reports] == [1, 1]
+    state = from_bytes(hooks.saved[2], job=job)
+    first = state.model["initial_state"].unbind(0)
+    assert all(part.any() for part in first)
+    for part, own in zip((state.carried["0"], state.carried["1"]), first, strict=True):
+        assert torch.equal(part, own.expand_as(part))
+    resumed = train(job, splits, task=job.task, hooks=RecordingHooks(), resume=hooks.saved[2])
+    assert equal(parameters(resumed.module), parameters(whole.module))
+
+
+def test_recovery_begins_anew_where_the_state_alone_is_no_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, splits = make_spoilt_text(tmp_path)
+    plain, answered = alone.answer, itertools.count()
+
+    def answer(*arguments: Any) -> tuple[Tensor, State]:
+        output, carried = plain(*arguments)
+        is_second = output.requires_grad and next(answered) == 1
+        return output, tuple(part * torch.inf for part in carried) if is_second else carried
+
+    monkeypatch.setattr(alone, "answer", answer)
+    hooks = RecordingHooks()
+    train(job, splits, task=job.task, hooks=hooks)
+    assert [report.recovered_batches for report in hooks.reports] == [1, 1]
+
+
+def test_statistics_of_batches_outlive_one_that_overflows(splits: Splits[Split]) -> None:
+    damaged = Splits(poisoned(splits.train, 5, 1e30), splits.validation, splits.test)
+    model = ModelSpec(
+        architecture=Highway(hidden_size=8, stack="batch_normalised"),
+        parametrization=Dense(),
+        signature=SIGNATURE,
+    )
+    job = make_job(training=TrainingSpec(learning_rate=0.01, batch_size=20, nan_recovery=0.1))
+    job = job.model_copy(update={"trial": job.trial.model_copy(update={"model": model})})
+    result = train(job, damaged, task=TASK, hooks=RecordingHooks())
+    assert all(bool(buffer.isfinite().all()) for buffer in result.module.buffers())
 
 
 def test_a_gradient_that_is_no_number_names_epoch_batch_and_value(splits: Splits[Split]) -> None:

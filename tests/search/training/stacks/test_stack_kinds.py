@@ -8,10 +8,19 @@ from typing import Any
 import pytest
 import torch
 
-from models.architectures import Gru, Mlp, Rnn
+from models.architectures import Gru, Highway, Mlp, Rnn
 from models.checkpoint import save_bytes
 from models.model import ModelSpec
-from models.parametrizations import Dense, HouseholderSvd, LowRank, LowRankDiagonal
+from models.parametrizations import (
+    AnyParametrization,
+    Dense,
+    FactorizedSvd,
+    HouseholderSvd,
+    LowRank,
+    LowRankDiagonal,
+    PerLayer,
+)
+from models.stacked import StackedNetwork
 from search.tasks import DataSources, Language, Split, Splits
 from search.training.compression import Compression, Distillation
 from search.training.conversion import converted, original_of
@@ -107,6 +116,72 @@ def test_members_of_other_ranks_radii_and_penalties(splits: Splits[Split]) -> No
     check(told(*jobs_of(*ranks)), splits)
 
 
+def refused_together(*models: ModelSpec) -> None:
+    """Models that have keys of their own, and are refused where they are laid out as one."""
+    for ordered in (models, models[::-1]):
+        assert len({stack_key(job) for job in jobs_of(*ordered)}) == len(models)
+        states = [model.build(seed=0).state_dict() for model in ordered]
+        nobody = [torch.Generator() for _ in ordered]
+        with pytest.raises(ValueError, match="members of one stack may differ"):
+            StackedNetwork(ordered, states, generators=nobody)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (LowRank(d=2), LowRank(d=5)),
+        (LowRank(d=2, tied=True), LowRank(d=5, tied=True)),
+        (
+            PerLayer(layers=(LowRankDiagonal(d=2), Dense())),
+            PerLayer(layers=(LowRankDiagonal(d=3), Dense())),
+        ),
+    ],
+)
+def test_ranks_that_shape_statistics_and_masks_are_equal_in_a_stack(
+    one: AnyParametrization, other: AnyParametrization, splits: Splits[Split]
+) -> None:
+    highway = Highway(hidden_size=10, layers=2, stack="batch_normalised")
+    models = [
+        ModelSpec(architecture=highway, parametrization=each, signature=SIGNATURE)
+        for each in (one, other)
+    ]
+    refused_together(*models)
+    check(told(*jobs_of(models[0], models[0])), splits)
+
+
+def test_members_have_the_same_parameters_whatever_their_reals(splits: Splits[Split]) -> None:
+    plain, narrow, wide = (
+        ModelSpec(
+            architecture=Rnn(hidden_size=8),
+            parametrization=FactorizedSvd(margin=margin),
+            signature=SIGNATURE,
+        )
+        for margin in (0.0, 0.2, 0.5)
+    )
+    refused_together(plain, wide)
+    check(told(*jobs_of(narrow, wide)), splits)
+    check(told(*jobs_of(plain, plain)), splits)
+
+
+def test_a_state_with_a_parameter_that_the_stack_lacks_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a family does not say so, and the stack would have no place for it."""
+    monkeypatch.setattr(FactorizedSvd, "optional", frozenset[str]())
+    models = [
+        ModelSpec(
+            architecture=Rnn(hidden_size=8),
+            parametrization=FactorizedSvd(margin=margin),
+            signature=SIGNATURE,
+        )
+        for margin in (0.0, 0.5)
+    ]
+    states = [model.build(seed=0).state_dict() for model in models]
+    nobody = [torch.Generator() for _ in models]
+    with pytest.raises(ValueError, match=r"some have none of \['recurrent\.p'\]"):
+        StackedNetwork(models, states, generators=nobody)
+
+
 def test_ragged_samples_are_padded_to_the_longest_of_all(splits: Splits[Split]) -> None:
     generator = torch.Generator().manual_seed(3)
 
@@ -119,23 +194,57 @@ def test_ragged_samples_are_padded_to_the_longest_of_all(splits: Splits[Split]) 
     check(told(*jobs_of(model, model)), data)
 
 
-@pytest.mark.parametrize("batching", ["stream", "sentences"])
-@pytest.mark.parametrize("embedding", [None, 5])
-def test_texts_are_read_by_each_member(
-    batching: str, embedding: int | None, tmp_path: Path
-) -> None:
+def verse(folder: Path, batching: str, **fields: Any) -> tuple[Language, DataSources]:
+    """A text of lines of other lengths."""
     lines = ["the cat sat", "the dog sat on the mat", "a cat", "on the mat"] * 20
-    (tmp_path / "verse.txt").write_text("".join(f"{line}\n" for line in lines))
-    sources = DataSources(cache=tmp_path / "cache", folder=tmp_path)
+    (folder / "verse.txt").write_text("".join(f"{line}\n" for line in lines))
+    sources = DataSources(cache=folder / "cache", folder=folder)
     task = Language.model_validate(
         {
             "corpus": "file",
             "file": "verse.txt",
             "batching": batching,
-            "embedding": embedding,
             **({"window": 7} if batching == "stream" else {}),
+            **fields,
         }
-    ).resolved(sources)
+    )
+    return task.resolved(sources), sources
+
+
+@pytest.mark.parametrize(
+    ("dropout", "is_of_steps"),
+    [
+        ({}, False),
+        ({"recurrent_dropout": 0.3, "symbol_dropout": 0.3}, False),
+        ({"input_dropout": 0.3}, True),
+        ({"layer_dropout": 0.3}, True),
+        ({"readout_dropout": 0.3}, True),
+    ],
+)
+def test_masks_for_steps_of_lines_are_drawn_by_those_alone(
+    dropout: dict[str, float], is_of_steps: bool, tmp_path: Path
+) -> None:
+    """How many numbers a member draws would else follow from the longest line of all."""
+    for batching in ("stream", "sentences"):
+        task, sources = verse(tmp_path, batching)
+        model = ModelSpec(
+            architecture=Gru.model_validate({"hidden_size": 8, **dropout}),
+            parametrization=Dense(),
+            signature=task.signature(),
+        )
+        jobs = jobs_of(model, model, task=task, epochs=1)
+        is_alone = is_of_steps and batching == "sentences"
+        assert len({stack_key(job) for job in jobs}) == (2 if is_alone else 1)
+        if not is_alone:
+            check(told(*jobs), task.load(sources))
+
+
+@pytest.mark.parametrize("batching", ["stream", "sentences"])
+@pytest.mark.parametrize("embedding", [None, 5])
+def test_texts_are_read_by_each_member(
+    batching: str, embedding: int | None, tmp_path: Path
+) -> None:
+    task, sources = verse(tmp_path, batching, embedding=embedding)
     model = ModelSpec(
         architecture=Gru(hidden_size=8), parametrization=Dense(), signature=task.signature()
     )

@@ -95,3 +95,28 @@ def test_parameters_without_gradients_are_as_they_are_alone(
             if QUANTITIES[optimizer]:
                 assert counts[number, place] == state.get("step", 0)
     assert counts.tolist() == [[6, 6, 6], [3, 3, 4], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("backend", [None, "torch"])
+@pytest.mark.parametrize("optimizer", list(OPTIMIZERS))
+def test_decay_is_that_of_the_plain_rate_where_steps_are_scaled(
+    optimizer: OptimizerName, backend: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if backend is not None:
+        monkeypatch.setenv("REFLECTORY_BACKEND", backend)
+    trainings = trainings_of(optimizer)
+    start = [torch.ones(3, *shape) for shape in SHAPES]
+    parameters = [one.clone() for one in start]
+    together = StackedOptimizer(
+        trainings,
+        moments=[[torch.zeros_like(one) for one in start] for _ in QUANTITIES[optimizer]],
+        steps=torch.zeros(len(SHAPES), 3, dtype=torch.int64),
+    )
+    scales = [[1.0, 1.0, 1.0], [500.0, 5.0, 1.0], [1.0, 50.0, 2.0]]
+    together.set_rates([one.learning_rate for one in trainings], scales)
+    still: list[Tensor | None] = [torch.zeros_like(one) for one in start]
+    still[NEVER] = None
+    together.step(parameters, still, torch.ones(3))
+    left = torch.tensor([1 - one.learning_rate * one.weight_decay for one in trainings])
+    for found, before in zip(parameters, start, strict=True):
+        torch.testing.assert_close(found, before * left.view(3, *[1] * (before.dim() - 1)))
