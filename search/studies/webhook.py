@@ -1,5 +1,6 @@
 """Where a user wants to be notified of a study's end."""
 
+from ipaddress import IPv6Address
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -20,6 +21,9 @@ def _plain(url: str) -> str:
     try:
         parts = urlsplit(url)
         host, _port = parts.hostname, parts.port
+        if host is not None and "[" in parts.netloc:
+            # Later versions of IP have names in brackets, which nothing else can read.
+            IPv6Address(host)
     except ValueError as error:
         raise ValueError(f"{url!r} is no URL: {error}") from error
     if parts.scheme not in _SCHEMES or not host:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from search.errors import DataError
-from search.uploads.confinement import OUT_OF_MEMORY
+from search.uploads.confinement import NO_ROOM, OUT_OF_MEMORY
+from storage.errors import StoreFull
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +27,7 @@ def confined_answer(
 
     Raises:
         DataError: it met a limit, which the message names, or crashed, which is logged.
+        StoreFull: the disk has no room for what it writes; the file is not at fault.
     """
     process = subprocess.Popen(
         # -P and -s: a folder `search` or `numpy` where the service was started is not ours.
@@ -50,6 +52,8 @@ def confined_answer(
         raise DataError(
             f"reading the file needs more memory than its limit of {_size(memory_bytes)}"
         )
+    if process.returncode == NO_ROOM:
+        raise StoreFull("the server's disk has no room for what is read from the file")
     if process.returncode != 0:
         logger.error(
             "the reader of an upload crashed",

@@ -3,6 +3,7 @@
 The order is a JSON document on standard input; the answer is one on standard output.
 """
 
+import errno
 import json
 import math
 import resource
@@ -15,6 +16,8 @@ from search.linux import die_with_parent
 
 OUT_OF_MEMORY = 3
 """The exit status when the limit of memory was met; 0 is an answer."""
+NO_ROOM = 4
+"""The exit status when the disk had no room for what was to be written."""
 
 
 def answer_order(answer: Callable[[Mapping[str, Any]], Mapping[str, object]]) -> None:
@@ -25,6 +28,10 @@ def answer_order(answer: Callable[[Mapping[str, Any]], Mapping[str, object]]) ->
         found = answer(order)
     except MemoryError:
         sys.exit(OUT_OF_MEMORY)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        sys.exit(NO_ROOM)
     sys.stdout.write(json.dumps(found))
 
 

@@ -60,9 +60,17 @@ class CollectionCalls(Described):
         yield from self.pages(CollectionPage, COLLECTIONS, {})
 
     @call
-    def collection(self, collection_id: str) -> Steps[CollectionDocument]:
-        """One collection, and where each of its studies stands."""
-        return (yield from self.ask(CollectionDocument, "GET", collection_path(collection_id)))
+    def collection(
+        self, collection_id: str, *, patience: float | None = None
+    ) -> Steps[CollectionDocument]:
+        """One collection, and where each of its studies stands.
+
+        Args:
+            collection_id: the collection.
+            patience: seconds that the server may stay away; by default the client's.
+        """
+        path = collection_path(collection_id)
+        return (yield from self.ask(CollectionDocument, "GET", path, patience=patience))
 
     @call
     def collection_results(self, collection_id: str) -> Steps[ResultsDocument]:

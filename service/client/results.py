@@ -23,7 +23,12 @@ class ResultCalls(FileCalls):
 
     @call
     def front(
-        self, study_id: str, *, objectives: str | None = None, throughput: Records = "search"
+        self,
+        study_id: str,
+        *,
+        objectives: str | None = None,
+        throughput: Records = "search",
+        patience: float | None = None,
     ) -> Steps[Front]:
         """The Pareto front so far.
 
@@ -32,11 +37,12 @@ class ResultCalls(FileCalls):
             objectives: names joined by commas, such as `quality,parameters`; by default the
                 study's own.
             throughput: by the records that the search went by, or by the `latest` of each shape.
+            patience: seconds that the server may stay away; by default the client's.
         """
-        params = {"throughput": throughput}
+        path, params = f"{study_path(study_id)}/front", {"throughput": throughput}
         if objectives is not None:
             params["objectives"] = objectives
-        return (yield from self.ask(Front, "GET", f"{study_path(study_id)}/front", params=params))
+        return (yield from self.ask(Front, "GET", path, params=params, patience=patience))
 
     @call
     def front_csv(self, study_id: str, *, throughput: Records = "search") -> Steps[str]:

@@ -58,9 +58,15 @@ class StudyCalls(Described):
         yield from self.pages(StudyPage, STUDIES, asked)
 
     @call
-    def study(self, study_id: str) -> Steps[StudyDocument]:
-        """One study and how far it is."""
-        return (yield from self.ask(StudyDocument, "GET", study_path(study_id)))
+    def study(self, study_id: str, *, patience: float | None = None) -> Steps[StudyDocument]:
+        """One study and how far it is.
+
+        Args:
+            study_id: the study.
+            patience: seconds that the server may stay away; by default the client's.
+        """
+        path = study_path(study_id)
+        return (yield from self.ask(StudyDocument, "GET", path, patience=patience))
 
     @call
     def pause(self, study_id: str) -> Steps[StudyDocument]:

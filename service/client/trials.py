@@ -3,10 +3,13 @@
 import codecs
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 from urllib.parse import urlencode
+
+import httpx2
 
 from service.api.paths import trial_path, trials_path
 from service.api.trials.schemas import (
@@ -22,7 +25,7 @@ from service.client.downloaded import Downloaded, DownloadedBundle
 from service.client.downloads import ToldProgress, whole_zip
 from service.client.errors import Refused, Unfinished
 from service.client.files import FileCalls, missing_in
-from service.client.transport.backoff import Busy, NotYet
+from service.client.transport.backoff import BUSY_STATUSES, Busy, NotYet
 from service.client.transport.steps import (
     Close,
     Item,
@@ -170,41 +173,53 @@ class TrialCalls(FileCalls):
     @call
     def log(self, study_id: str, number: int) -> Steps[str]:
         """What the trial's last attempt has written so far."""
-        return (yield from self._log(study_id, number, 0)).decode("utf-8", "replace")
+        answer = yield from self._request("GET", f"{trial_path(study_id, number)}/log")
+        return answer.content.decode("utf-8", "replace")
 
     @stream
     def follow_log(self, study_id: str, number: int, *, every_seconds: float = 1.0) -> Stream[str]:
         """The log as it grows, until the trial has ended; each attempt's from its beginning."""
-        attempt, place, decoder = None, 0, _decoder()
+        attempt, place, text = None, 0, _LogText()
         while True:
             trial = yield from TrialCalls.trial.steps(self, study_id, number)
-            if trial.attempts and trial.attempts[-1].number != attempt:
-                attempt, place, decoder = trial.attempts[-1].number, 0, _decoder()
             try:
                 piece = yield from self._log(study_id, number, place)
             except Refused as error:
                 # A trial that waits, or has just begun, has no log yet.
                 if trial.ended or error.problem.status != HTTPStatus.NOT_FOUND:
                     raise
-                piece = b""
-            place += len(piece)
-            if text := decoder.decode(piece):
-                yield Item(text)
+                piece = None
+            began = piece is not None and place > 0 and piece.attempt != attempt
+            if piece is not None and not began:
+                if words := text.of(piece, place):
+                    yield Item(words)
+                attempt, place = piece.attempt, piece.start + len(piece.content)
+            if (began or trial.ended) and (words := text.end()):
+                yield Item(words)
+            if began:
+                # Another attempt's log is asked for from its own beginning.
+                place, text = 0, _LogText()
+                continue
             if trial.ended:
                 return
             yield Sleep(every_seconds)
 
-    def _log(self, study_id: str, number: int, start: int) -> Steps[bytes]:
+    def _log(self, study_id: str, number: int, start: int) -> Steps["_LogPiece | None"]:
+        """What was written since; null where that is nothing."""
         # A range ends where the file ended when it was asked for, however fast it grows.
         path, headers = f"{trial_path(study_id, number)}/log", {"Range": f"bytes={start}-"}
         try:
             answer = yield from self._request("GET", path, headers=headers)
         except Refused as error:
             if error.problem.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-                return b""
+                return None
             raise
+        found = answer.headers
         partial = answer.status_code == HTTPStatus.PARTIAL_CONTENT
-        return answer.content if partial else answer.content[start:]
+        first = int(found.get("Log-Start", start if partial else 0))
+        # Where the range was not heeded, all of it comes again.
+        content = answer.content[max(0, start - first) :]
+        return _LogPiece(content, max(start, first), found.get("Log-Attempt"))
 
     @call
     def download(
@@ -352,17 +367,66 @@ class TrialCalls(FileCalls):
     def _wait_for(self, path: str, what: str, patience: float) -> Steps[None]:
         """Ask for a file until it was made."""
 
-        def look() -> Steps[None]:
-            # One byte is enough to learn whether it is there, or why it never will be.
-            answer = yield from self._stream(path, headers={"Range": "bytes=0-0"})
+        def ask() -> Steps[httpx2.Response]:
+            try:
+                # One byte is enough to learn whether it is there, or why it never will be.
+                answer = yield from self._stream(path, headers={"Range": "bytes=0-0"})
+            except Busy as busy:
+                # A server that is busy is waited for as long as the file.
+                return busy.response
             yield Close(answer)
-            if answer.response.status_code == _MAKING:
-                raise Busy(answer.response)
+            return answer.response
+
+        def look() -> Steps[None]:
+            response = yield from self._again(ask)
+            if response.status_code == _MAKING or response.status_code in BUSY_STATUSES:
+                raise Busy(response)
 
         unfinished = f"{what} was not made within {patience:g} s; it is there later"
         yield from self._until_made(look, unfinished, patience=patience)
 
 
-def _decoder() -> codecs.IncrementalDecoder:
-    # A piece may end within a letter.
-    return codecs.getincrementaldecoder("utf-8")("replace")
+@dataclass(frozen=True)
+class _LogPiece:
+    """A part of the log of an attempt."""
+
+    content: bytes
+    start: int
+    """How many bytes were written before these."""
+    attempt: str | None
+
+
+class _LogText:
+    """The pieces of a log as people read them: lines of JSON in words."""
+
+    def __init__(self) -> None:
+        # A piece may end within a letter.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+        self._within_line = False
+
+    def of(self, piece: _LogPiece, place: int) -> str:
+        """A piece in words, where what came before it ended at `place`."""
+        gap = ""
+        if piece.start > place:
+            gap = self.end() + ("\n" if self._within_line else "")
+            gap += f"[{piece.start - place} bytes were not kept]\n"
+        return gap + self._words(self._held + self._decoder.decode(piece.content))
+
+    def end(self) -> str:
+        """What was held back, where nothing follows it."""
+        return self._words(self._held + self._decoder.decode(b"", final=True), is_last=True)
+
+    def _words(self, text: str, *, is_last: bool = False) -> str:
+        # Most programs follow no log, and start without what reads its lines.
+        from search.logs import readable
+
+        lines = text.splitlines(keepends=True)
+        self._held = ""
+        # A line of JSON can be put into words once it is whole; others are shown as they come.
+        if lines and lines[-1].startswith("{") and not lines[-1].endswith("\n") and not is_last:
+            self._held = lines.pop()
+        words = "".join(map(readable, lines))
+        if words:
+            self._within_line = not words.endswith("\n")
+        return words

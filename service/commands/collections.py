@@ -166,11 +166,13 @@ def _follow(asked: Asked, collection: CollectionDocument) -> None:
     Raises:
         typer.Exit: a study failed or was cancelled, or Ctrl-C ended the watching.
     """
+    from service.client.transport.described import WATCH_PATIENCE
+
     shown = _standing(collection)
     try:
         while not collection.ended:
             time.sleep(_LOOK_SECONDS)
-            collection = asked.client.collection(collection.id)
+            collection = asked.client.collection(collection.id, patience=WATCH_PATIENCE)
             if _standing(collection) != shown and not asked.as_json:
                 shown = _standing(collection)
                 typer.echo(shown)

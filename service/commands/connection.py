@@ -77,7 +77,11 @@ class Place:
 
     def may_begin_to_answer(self) -> bool:
         """Whether to try again: not where this machine refuses, and no server is about to start."""
-        address = urlsplit(self.url)
+        try:
+            address = urlsplit(self.url)
+        except ValueError:
+            # It is no URL, as the client will say.
+            return True
         if address.hostname not in _LOOPBACK or (self.pid is not None and _runs(self.pid)):
             return True
         try:

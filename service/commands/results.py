@@ -2,7 +2,6 @@
 
 import tempfile
 import webbrowser
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -237,24 +236,20 @@ def _bundle(client: Client, study_id: str, out: Path, *, quiet: bool) -> Fetched
 
 def front_files(client: Client, study_id: str, out: Path, *, quiet: bool) -> Fetched:
     """Download the front as CSV and the folder of each of its points."""
-    points = _kept(client.front(study_id).points)
+    found = client.front(study_id).points
+    points = [*filter(_is_kept, found)]
     out.mkdir(parents=True, exist_ok=True)
     fetched = Fetched([out / "front.csv"])
+    for point in found:
+        if not _is_kept(point):
+            reason = "the study's retention did not keep it"
+            sentence = f"trial {point.trial} has no checkpoint: {reason}"
+            fetched.miss(sentence, lost=False, quiet=quiet)
     write_whole(fetched.files[0], client.front_csv(study_id), private=False)
     for place, point in enumerate(points, start=1):
         counted = f" ({place} of {len(points)})"
         fetched.add(fetch(client, study_id, point.trial, out, quiet=quiet, counted=counted))
     return fetched
-
-
-def _kept(points: Sequence[PointDocument]) -> list[PointDocument]:
-    """Those whose checkpoints are there; the others are named in a complaint."""
-    for point in points:
-        if not _is_kept(point):
-            complain(
-                f"trial {point.trial} has no checkpoint: the study's retention did not keep it"
-            )
-    return [*filter(_is_kept, points)]
 
 
 def _is_kept(point: PointDocument) -> bool:

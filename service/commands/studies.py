@@ -16,6 +16,7 @@ from search.documents.spaces import DryRun
 from service.api.fronts.schemas import FrontDocument
 from service.api.studies.schemas import StudyDocument
 from service.client import Client
+from service.client.transport.described import WATCH_PATIENCE
 from service.commands.collections import submit_collection
 from service.commands.connection import UNFINISHED, Asked, asking, print_json
 from service.commands.given.arguments import StudyArgument
@@ -163,7 +164,7 @@ def watched_to_the_end(client: Client, study: StudyDocument, *, as_json: bool) -
                 return follow(client, study.id, view)
         for event in client.watch(study.id):
             print_json(event)
-        return client.study(study.id)
+        return client.study(study.id, patience=WATCH_PATIENCE)
     except KeyboardInterrupt:
         typer.echo(
             f"\nThe study goes on. See it again: reflectory watch {study.id}; "

@@ -36,18 +36,22 @@ def requested_part(
     range_header: str | None = None,
     if_range: str | None = None,
     if_none_match: str | None = None,
+    kept_from: int = 0,
 ) -> Part:
     """What to answer to a request for a file of this size and (strong, quoted) entity tag.
 
     A range that is no single byte range is answered with the whole file, as the standard allows.
+    Of a file whose first bytes are gone, all answers begin at `kept_from` or later.
 
     Raises:
-        HTTPException: 416, the range begins behind the end of the file.
+        HTTPException: 416, the range begins behind the end of the file, or ends before the bytes
+            that were kept.
     """
     headers = {"ETag": etag, "Accept-Ranges": "bytes"}
     if is_named(if_none_match, etag):
         return Part(HTTPStatus.NOT_MODIFIED, 0, 0, headers)
-    whole = Part(HTTPStatus.OK, 0, size, {**headers, "Content-Length": str(size)})
+    kept = size - kept_from
+    whole = Part(HTTPStatus.OK, kept_from, kept, {**headers, "Content-Length": str(kept)})
     match = _ONE_RANGE.fullmatch(range_header or "")
     if match is None or (if_range is not None and if_range != etag):
         return whole
@@ -60,6 +64,7 @@ def requested_part(
         start, end = max(0, size - int(last)), size - 1
     else:
         return whole
+    start = max(start, kept_from)
     if start >= size or start > end:
         raise HTTPException(
             HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,

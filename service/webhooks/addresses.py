@@ -19,6 +19,10 @@ _log = logging.getLogger(__name__)
 
 _NAT64 = IPv6Network("64:ff9b::/96")
 """Addresses under which a gateway reaches IPv4 (RFC 6052): the last 32 bits are that address."""
+_UNICAST = IPv6Network("2000::/3")
+"""All of the public internet's addresses (RFC 4291), among which Python counts others as well."""
+_EXAMPLES = IPv6Network("3fff::/20")
+"""Addresses for documentation (RFC 9637), which not all versions of Python know."""
 
 
 class HostRefused(Exception):
@@ -81,6 +85,8 @@ def is_public(address: str) -> bool:
     inner = _embedded(known) if isinstance(known, IPv6Address) else None
     if inner is not None:
         return is_public(str(inner))
+    if isinstance(known, IPv6Address) and (known not in _UNICAST or known in _EXAMPLES):
+        return False
     return known.is_global and not (known.is_multicast or known.is_reserved)
 
 

@@ -105,6 +105,12 @@ class Courier(Background):
             except NotTaken as failed:
                 _log.warning("a webhook was not taken", extra={**fields, "reason": str(failed)})
                 self._after(delivery, failed)
+            except (StorageError, SQLAlchemyError):
+                raise
+            except Exception as error:
+                # It counts as a try, for what was not foreseen may come again at each one.
+                _log.exception("a webhook cannot be sent", extra=fields)
+                self._after(delivery, NotTaken(f"it cannot be sent: {type(error).__name__}"))
             else:
                 with self._database.write() as session:
                     Deliveries(session).delivered(delivery.id, at=datetime.now(UTC))

@@ -458,7 +458,11 @@ def get_log(
         str | None, Header(alias="Range", description="what was written since")
     ] = None,
 ) -> Response:
-    """What the last attempt to train the trial wrote, or to measure it while none has begun."""
+    """What the last attempt to train the trial wrote, or to measure it while none has begun.
+
+    A range has the bytes as they were written: lines of JSON are not in words. The header
+    `Log-Attempt` says which attempt it is, and `Log-Start` how many of its bytes came before.
+    """
     with held.database.read() as session:
         Trials(session).get(study_id, number)
         attempts = Attempts(session).of_trial(study_id, number)
@@ -469,10 +473,16 @@ def get_log(
     # The name is an attempt's own id, never a word of the request.
     path = held.settings.logs_dir / f"{attempts[-1].id}.log" if attempts else None
     if path is not None and path.is_file():
-        return attempt_log(path, range_header=range_header)
-    if sent is None:
+        answer = attempt_log(path, range_header=range_header)
+    elif sent is not None:
+        answer = sent_log(held.store, sent, range_header=range_header)
+    else:
         raise ArtifactNotFound(f"trial {number} of study {study_id!r} has no log here (yet)")
-    return sent_log(held.store, sent, range_header=range_header)
+    last = attempts[-1]
+    # Attempts to measure have numbers of their own.
+    of_kind = "" if last.kind == AttemptKind.TRAIN else f"{last.kind}-"
+    answer.headers["Log-Attempt"] = f"{of_kind}{last.number}"
+    return answer
 
 
 def _artifact(held: Resources, study_id: str, number: int, role: str) -> ArtifactRecord:

@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from service.http.problems import ProblemFault, problem_response
+from storage.blobs.artifacts import full_told
 
 _MEDIA_TYPE = "multipart/form-data"
 _LONGEST_FIELD = 4096
@@ -77,8 +78,10 @@ async def receive(
     Raises:
         UploadRefused: the body is no such form, or has other parts, or one of them twice.
         HTTPException: the body is too large (413), or the client went away (400).
+        StoreFull: the disk of `folder` has no room for it.
     """
-    with ExitStack() as opened:
+    # Closing a file writes what was not written yet, so it is closed within.
+    with full_told(folder), ExitStack() as opened:
         reader = _FormReader(folder, files=files, fields=fields, opened=opened)
         parser = _parser(request, reader)
         try:

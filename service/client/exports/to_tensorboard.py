@@ -1,5 +1,6 @@
 """Runs as TensorBoard reads them: a folder for each trial."""
 
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ def write(runs: Sequence[Run], place: str | None) -> str:
         folder = root / run.study_id / f"trial-{run.trial}"
         folder.mkdir(parents=True, exist_ok=True)
         before = sorted(folder.glob(_FILES))
-        writer: Any = SummaryWriter(str(folder), filename_suffix=f".{len(before)}")
+        # Files are named by the second; a name that was there would be removed with those before.
+        writer: Any = SummaryWriter(str(folder), filename_suffix=f".{secrets.token_hex(4)}")
         _write(writer, run)
         writer.close()
         # Only now: a reader sees a run twice meanwhile rather than none.

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -10,7 +11,7 @@ from pydantic import ConfigDict, PrivateAttr
 from service.api.events.schemas import Event
 from service.api.studies.schemas import StudyDocument
 from service.client.downloaded import DownloadedFolder
-from service.client.errors import StudyFailed
+from service.client.errors import ClientError, StudyFailed
 from service.client.exports.runs import Exported, runs_of
 from service.client.exports.targets import TARGETS, Target
 from service.client.handles.columns import Frame, Record
@@ -136,18 +137,20 @@ class StudyHandle(StudyDocument):
             def heard(_event: Event) -> Steps[None]:
                 nonlocal shown_at
                 if progress and time.monotonic() - shown_at >= _REFRESH_SECONDS:
-                    view.show((yield from self._refreshed()))
+                    # The events say whether the server stays away for too long.
+                    with suppress(ClientError):
+                        view.show((yield from self._refreshed()))
                     shown_at = time.monotonic()
 
             events = StudyCalls.watch.steps(self._client, self.id, patience=patience)
             yield from each(events, heard)
-            view.show((yield from self._refreshed()))
+            view.show((yield from self._refreshed(patience=patience)))
         if self.state != StudyState.FINISHED:
             raise StudyFailed(self)
         return self
 
-    def _refreshed(self) -> Steps[Self]:
-        self.taken((yield from StudyCalls.study.steps(self._client, self.id)))
+    def _refreshed(self, *, patience: float | None = None) -> Steps[Self]:
+        self.taken((yield from StudyCalls.study.steps(self._client, self.id, patience=patience)))
         return self
 
     @call

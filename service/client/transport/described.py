@@ -32,6 +32,8 @@ _T = TypeVar("_T")
 
 PATIENCE = 3.0
 """Seconds over which a request is tried again, unless others are given."""
+WATCH_PATIENCE = 120.0
+"""Seconds that a server may stay away from who follows a study, as `watch` has it too."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _PAGE = 100
 _PROBLEM = "application/problem+json"
@@ -71,10 +73,17 @@ class Described:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         repeatable: bool = True,
+        patience: float | None = None,
     ) -> Steps[_T]:
         """The answer to a request, as a document."""
         answer = yield from self._request(
-            method, path, body=body, params=params, headers=headers, repeatable=repeatable
+            method,
+            path,
+            body=body,
+            params=params,
+            headers=headers,
+            repeatable=repeatable,
+            patience=patience,
         )
         return self._read(kind, answer)
 
@@ -119,10 +128,11 @@ class Described:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         repeatable: bool = True,
+        patience: float | None = None,
     ) -> Steps[httpx2.Response]:
         check_numbers(body)
         request = Send(method=method, path=path, body=body, params=params, headers=headers)
-        patience = self._patience if repeatable else 0.0
+        patience = patience if repeatable else 0.0
         return (yield from self._again(partial(send, request), patience=patience))
 
     def _stream(
@@ -155,11 +165,14 @@ class Described:
 
         Raises:
             Unfinished: it was not made within `patience` seconds.
+            Unreachable: the server stayed away.
         """
         try:
             return (yield from repeated(look, patience))
         except NotYet as missing:
             raise Unfinished(unfinished) from missing
+        except httpx2.TransportError as fault:
+            raise self._unreachable(fault) from fault
 
     def _unreachable(self, fault: Exception) -> ClientError:
         """The error for a fault that stayed: a refusal where the server gave its reason."""

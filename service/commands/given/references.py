@@ -20,7 +20,9 @@ _NEAREST = 3
 """How many are named where nothing fits."""
 _MOST_CANDIDATES = 10
 _ID = re.compile(r"[0-9a-f]{12}")
-_LATEST = re.compile(r"latest(?:~(\d+))?")
+_LATEST = re.compile(r"latest(?:~0*([0-9]+))?")
+_MOST_DIGITS = 18
+"""Of a number that is still less than there are things of any kind."""
 
 
 class Named(Protocol):
@@ -108,7 +110,7 @@ def _id_of(client: "Client", sort: _Sort, text: str) -> str:
     if _ID.fullmatch(text):
         return text
     if latest := _LATEST.fullmatch(text):
-        return _latest(client, sort, text, back=int(latest[1] or 0))
+        return _latest(client, sort, text, back=int((latest[1] or "0")[:_MOST_DIGITS]))
     is_beginning = len(text) >= _LEAST
     fitting = [
         one

@@ -22,12 +22,16 @@ commands = typer.Typer(help="What tenants may have, and what they have.")
 
 _UNLIMITED = "unlimited"
 _DEFAULT = "default"
-_WAYS = f"a whole number, `{_UNLIMITED}`, or `{_DEFAULT}` for what the server's settings say"
+_MOST_DIGITS = 18
+_WAYS = (
+    f"a whole number of at most {_MOST_DIGITS} digits, `{_UNLIMITED}`, or `{_DEFAULT}` for what "
+    "the server's settings say"
+)
 
 
 def _limit(text: str | None) -> str | None:
     is_number = text is not None and text.isascii() and text.isdigit()
-    if text in (None, _UNLIMITED, _DEFAULT) or is_number:
+    if text in (None, _UNLIMITED, _DEFAULT) or (is_number and len(text) <= _MOST_DIGITS):
         return text
     raise typer.BadParameter(f"{text!r} is no limit; allowed are {_WAYS}")
 

@@ -44,6 +44,13 @@ def worker(
 
     Where the server asks for keys, REFLECTORY_KEY holds one with the scope `work`.
     """
+    from service.client import Unreachable
+    from service.client.transport.described import checked_url
+
+    try:
+        checked_url(server)
+    except Unreachable as error:
+        raise typer.BadParameter(str(error)) from error
     settings = settings_of_server(
         data_dir=data_dir, workers=workers, slots_per_gpu=slots_per_gpu, slot_memory=slot_memory
     )

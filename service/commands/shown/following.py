@@ -4,7 +4,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Protocol
 
 import typer
@@ -25,7 +25,8 @@ from search.documents.progress import TrialTotals
 from service.api.events.schemas import Event
 from service.api.fronts.schemas import FrontDocument
 from service.api.studies.schemas import StudyDocument
-from service.client import Client
+from service.client import Client, ClientError
+from service.client.transport.described import WATCH_PATIENCE
 from service.commands.connection import is_terminal
 from service.commands.shown.network_tables import (
     NETWORK,
@@ -63,11 +64,13 @@ def follow(client: Client, study_id: str, view: View) -> StudyDocument:
             view.event(event)
             stale = True
         if stale and time.monotonic() - shown_at >= _REFRESH_SECONDS:
-            view.standing(client.study(study_id), client.front(study_id))
+            # The events say whether the server stays away for too long.
+            with suppress(ClientError):
+                view.standing(client.study(study_id), client.front(study_id))
             shown_at = time.monotonic()
             stale = False
-    study = client.study(study_id)
-    view.standing(study, client.front(study_id))
+    study = client.study(study_id, patience=WATCH_PATIENCE)
+    view.standing(study, client.front(study_id, patience=WATCH_PATIENCE))
     return study
 
 

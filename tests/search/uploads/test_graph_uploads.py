@@ -17,6 +17,7 @@ from models.errors import GraphRefused
 from models.graphs.documents import GraphLimits
 from models.graphs.reading import graph_facts, read_graph
 from search.uploads.graph_uploads import GraphFile, GraphReading, read_graph_file
+from storage.errors import StoreFull
 from tests.models.graphs.reading.altered_graphs import altered
 from tests.models.graphs.reading.graph_files import (
     Classifier,
@@ -235,3 +236,10 @@ def test_any_bytes_in_a_process_are_facts_or_a_sentence(content: bytes) -> None:
         assert [entry.name for entry in folder.iterdir()] == ["out.onnx"]
         assert graph_facts(read_graph((folder / "out.onnx").read_bytes())) == found.facts
         assert found.layers
+
+
+def test_a_disk_that_is_full_is_not_the_files_fault(folder: Path) -> None:
+    (folder / "out.onnx").symlink_to("/dev/full")
+    with pytest.raises(StoreFull, match="no room"):
+        _read(folder, small().SerializeToString())
+    assert not list(folder.iterdir())

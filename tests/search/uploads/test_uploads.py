@@ -6,6 +6,7 @@ import threading
 import time
 from io import RawIOBase
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from search.errors import DataError
 from search.uploads import container, decoding
 from search.uploads.dataset_metadata import ReadingOptions
 from search.uploads.uploads import SUFFIXES, UploadFacts, UploadLimits, decode_upload
+from storage.errors import StoreFull
 from tests.search.uploads.upload_cases import npz_bytes
 
 CSV = b"a,1,2\nb,3,4\na,5,6\n"
@@ -213,3 +215,17 @@ def test_the_reader_does_without_torch() -> None:
         [sys.executable, "-c", code], capture_output=True, check=True, timeout=600, text=True
     )
     assert answer.stdout == '{"refused": "the table is empty: 0 rows"}'
+
+
+@pytest.mark.parametrize(
+    ("content", "suffix", "options"),
+    [(CSV, ".csv", {}), (npz_bytes({"a": np.ones((3, 2))}), ".npz", {"holds": "arrays"})],
+    ids=["samples", "arrays"],
+)
+def test_a_disk_that_is_full_is_not_the_files_fault(
+    tmp_path: Path, out: Path, content: bytes, suffix: str, options: dict[str, Any]
+) -> None:
+    out.symlink_to("/dev/full")
+    with pytest.raises(StoreFull, match="no room"):
+        _upload(tmp_path, content, out, suffix=suffix, **options)
+    assert not out.is_symlink()

@@ -262,10 +262,34 @@ def test_a_log_is_taken_with_its_token_for_a_while_after_the_end_and_shown(
     part = client.get(shown, headers={"Range": "bytes=4-"})
     assert (part.status_code, part.text) == (206, "two\n")
     assert machine.why_not(lease, log(b"three\n", cut=8)) == []
-    assert client.get(shown).text == "[8 bytes before this were not kept here]\nthree\n"
+    whole = client.get(shown)
+    assert whole.text == "[8 bytes before this were not kept here]\nthree\n"
+    assert (whole.headers["Log-Attempt"], whole.headers["Log-Start"]) == ("1", "8")
     assert len(list(site.settings.artifacts_dir.rglob("*"))) < 8
     study_id, late = running(site)
     with site.database.write() as session:
         long_ago = now() - timedelta(hours=1)
         Attempts(session).end(late.attempt, state=AttemptState.LOST, at=long_ago)
     assert [why for why, _ in machine.why_not(late, log(b"late"))] == ["lease"]
+
+
+def test_a_range_of_a_log_counts_what_was_not_kept_and_what_was_written(
+    client: TestClient, machine: Machine, site: Site
+) -> None:
+    study_id, lease = running(site)
+    shown = f"/v1/studies/{study_id}/trials/0/log"
+    event = '{"time": "1", "level": "INFO", "logger": "a", "message": "two"}\n'
+    assert machine.why_not(lease, log(event.encode() + b"three\n", cut=8)) == []
+    size = 8 + len(event) + 6
+    assert client.get(shown).text.endswith("here]\n1 INFO a: two\nthree\n")
+    for asked, start, text in (
+        (0, 8, f"{event}three\n"),
+        (8, 8, f"{event}three\n"),
+        (size - 4, size - 4, "ree\n"),
+    ):
+        part = client.get(shown, headers={"Range": f"bytes={asked}-"})
+        assert (part.status_code, part.text) == (206, text)
+        assert part.headers["Log-Start"] == str(start)
+        assert part.headers["Content-Range"] == f"bytes {start}-{size - 1}/{size}"
+    for asked in (f"{size}-", "0-7"):
+        assert client.get(shown, headers={"Range": f"bytes={asked}"}).status_code == 416

@@ -344,7 +344,10 @@ def test_an_operator_sets_quotas_that_the_tenant_sees(site: Site) -> None:
     run("set", "ours", "--slots", "3", "--uploads", "default")
     assert json.loads(run("list", "--json")) == [{"tenant": "ours", "slots": 3, "weight": 2.0}]
     assert "ours: slots 3, weight 2" in run("list")
-    for wrong in (["--slots", "-1"], ["--slots", "many"], ["--weight", "0"], ["--weight", "nan"]):
+    for wrong in (
+        *(["--slots", "-1"], ["--slots", "many"], ["--slots", "9" * 5000]),
+        *(["--weight", "0"], ["--weight", "nan"]),
+    ):
         refused = CliRunner().invoke(
             application, ["quota", "set", "ours", *wrong, "--data-dir", folder]
         )

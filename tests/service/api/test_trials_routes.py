@@ -235,9 +235,11 @@ def test_the_log_is_that_of_the_last_attempt(client: TestClient, site: Site) -> 
         (site.settings.logs_dir / f"{lease.attempt}.log").write_text(f"attempt {number}\n")
     answer = client.get(f"/v1/studies/{study.id}/trials/0/log")
     assert answer.text == "attempt 2\n"
+    assert (answer.headers["Log-Attempt"], answer.headers["Log-Start"]) == ("2", "0")
     assert answer.headers["content-type"].startswith("text/plain")
     rest = client.get(f"/v1/studies/{study.id}/trials/0/log", headers={"Range": "bytes=8-"})
     assert (rest.status_code, rest.text) == (206, "2\n")
+    assert (rest.headers["Log-Attempt"], rest.headers["Log-Start"]) == ("2", "8")
     over = client.get(f"/v1/studies/{study.id}/trials/0/log", headers={"Range": "bytes=10-"})
     assert over.status_code == 416
 

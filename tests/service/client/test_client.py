@@ -1,5 +1,6 @@
 """The Python client against the real API, over a network that breaks."""
 
+import asyncio
 import hashlib
 import itertools
 import json
@@ -20,7 +21,7 @@ import pytest
 
 from search.studies.resolving import without_defaults
 from search.studies.spec import StudySpec
-from service.client import Client, Damaged, Refused, Unreachable
+from service.client import AsyncClient, Client, Damaged, Refused, Unreachable
 from service.client.transport.backoff import again
 from storage.records import Json
 from storage.repositories.events import Events
@@ -378,6 +379,64 @@ def test_a_key_is_sent_and_shown_nowhere(
     with pytest.raises(Unreachable) as unreachable:
         Client("http://user:secret@127.0.0.1:1")
     assert "secret" not in str(unreachable.value)
+
+
+class Making(BaseHTTPRequestHandler):
+    """Makes a file: answers with these statuses, one after the other, and then hangs up."""
+
+    statuses: ClassVar[list[int]] = []
+
+    def do_GET(self) -> None:
+        if not self.statuses:
+            return
+        self.send_response(self.statuses.pop(0))
+        self.send_header("Retry-After", "1")
+        self.send_header("ETag", f'"{hashlib.sha256(b"").hexdigest()}"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@pytest.fixture
+def making() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Making) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def _fetch(server: str, out: Path, *, awaited: bool) -> None:
+    if not awaited:
+        with Client(server, patience=0.3) as client:
+            client.onnx("study", 0, out, patience=10)
+        return
+
+    async def work() -> None:
+        async with AsyncClient(server, patience=0.3) as client:
+            await client.onnx("study", 0, out, patience=10)
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_server_that_goes_away_is_not_waited_for_as_long_as_a_file(
+    making: str, tmp_path: Path, awaited: bool
+) -> None:
+    Making.statuses[:] = [202]
+    began = time.monotonic()
+    with pytest.raises(Unreachable, match="no Reflectory server answers"):
+        _fetch(making, tmp_path / "model.onnx", awaited=awaited)
+    assert time.monotonic() - began < 8
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_server_that_is_busy_is_waited_for_as_long_as_a_file(
+    making: str, tmp_path: Path, awaited: bool
+) -> None:
+    Making.statuses[:] = [503, 202, 429, 200, 200]
+    _fetch(making, tmp_path / "model.onnx", awaited=awaited)
+    assert (tmp_path / "model.onnx").exists()
 
 
 @pytest.mark.parametrize("failures", [0, 1, 3])

@@ -22,12 +22,14 @@ from service.client import (
     StudyFailed,
     Trial,
 )
+from service.client.handles import study as handles
 from service.client.handles.figures import FigureJson
 from service.client.handles.results import Front
 from service.client.handles.study import AsyncStudy
 from service.client.handles.trial import AsyncTrial
 from service.client.handles.waiting import LineView
 from storage.records import StudyRecord, StudyState, TrialState
+from tests.service.away import AwayClient
 from tests.service.client.test_network_choice import front as front_of_files
 from tests.service.listening import listening
 from tests.service.site import SMALL_SPEC, Site
@@ -115,6 +117,18 @@ def test_waiting_ends_with_the_study_and_shows_lines(
     assert len(lines) == len(set(lines))
     study.wait()
     assert capsys.readouterr().out == ""
+
+
+def test_waiting_goes_on_while_the_server_is_away(
+    url: str, done: StudyRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handles, "_REFRESH_SECONDS", 0.0)
+    with AwayClient(url) as client:
+        study = client.open(done.id)
+        # Each event has a look follow it, and the last look has patience.
+        client.away = len(list(study.watch())) + 2
+        assert study.wait(progress=True) is study
+        assert client.away == 0
 
 
 def test_a_line_is_written_when_something_changed(study: Study) -> None:

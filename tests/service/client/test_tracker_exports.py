@@ -1,6 +1,7 @@
 """Exports to MLflow, Weights & Biases and TensorBoard, read back from their local stores."""
 
 import struct
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +110,17 @@ def test_tensorboard_reads_each_value_once(
     assert [step for step, _ in found["curve/validation"]] == [1, 2]
     assert found["quality"] == [(2, pytest.approx(0.9))]
     assert found["_hparams_/session_start_info"] == []
+
+
+def test_tensorboard_may_be_written_many_times_within_a_second(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    for _ in range(4):
+        study.export(to="tensorboard", place=tmp_path)
+        (file,) = (tmp_path / study.id / "trial-0").iterdir()
+        assert scalars(file)["quality"]
 
 
 def scalars(file: Path) -> dict[str, list[tuple[int, float]]]:

@@ -5,16 +5,22 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import zipfile
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+from httpx2 import Response
 
 from service.client import Client, Damaged, Refused
+from service.client.transport.steps import Send
 from service.data_dir.server_file import ServerFile
 from storage.endings import TrialCause
 from storage.records import StudyRecord, TrialOutcome, TrialState
+from storage.repositories.artifact_rows import ArtifactRows
+from storage.repositories.attempt_logs import AttemptLogs
 from storage.repositories.trials import Trials
 from tests.service.commands.test_cli import COMMAND, on_a_terminal, reflectory, succeeded
 from tests.service.listening import listening
@@ -130,6 +136,25 @@ def test_a_bundle_that_is_cut_is_fetched_again_and_a_damaged_one_is_not_kept(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_points_that_were_not_kept_are_told_in_json(site: Site, tmp_path: Path) -> None:
+    study = site.study()
+    site.run(study)
+    for number, (quality, throughput) in enumerate([(0.8, 10.0), (0.9, 5.0)]):
+        site.trial(study, number, quality=quality, throughput=throughput)
+    with site.database.write() as session:
+        roles = ArtifactRows(session).of_trial(study.id, 1)
+        ArtifactRows(session).unlink(study.id, {1: list(roles)})
+    run = reflectory(site, "download", study.id, "--out", tmp_path, "--json")
+    document = json.loads(succeeded(run))
+    reason = "trial 1 has no checkpoint: the study's retention did not keep it"
+    assert reason in document["missing"]
+    assert reason not in run.stderr
+    assert not (tmp_path / "trial-1").exists()
+    run = reflectory(site, "download", study.id, "--out", tmp_path)
+    assert succeeded(run)
+    assert reason in " ".join(run.stderr.split())
+
+
 def test_a_download_that_is_cut_goes_on(
     site: Site, address: tuple[str, int], study: StudyRecord, tmp_path: Path
 ) -> None:
@@ -144,6 +169,31 @@ def test_a_download_that_is_cut_goes_on(
     assert files
     for file in files:
         assert (tmp_path / file.relative_to(whole)).read_bytes() == file.read_bytes()
+
+
+def test_a_server_that_goes_away_while_a_file_is_made_ends_a_download(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        # It takes connections, and hangs up.
+        threading.Thread(target=_hang_up, args=(listener,), daemon=True).start()
+        server = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        command = [*COMMAND, "download", "0123456789ab", "0", "--out", str(tmp_path)]
+        run = subprocess.run(
+            [*command, "--server", server],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+    assert run.returncode == 4, run.stderr
+    assert "no Reflectory server answers" in run.stderr
+    assert "Traceback" not in run.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def _hang_up(listener: socket.socket) -> None:
+    with suppress(OSError):
+        while True:
+            listener.accept()[0].close()
 
 
 def test_a_folder_that_cannot_be_written_is_told_without_a_traceback(
@@ -187,19 +237,78 @@ def test_a_log_is_followed_until_its_trial_has_ended(site: Site) -> None:
         log.write_bytes(letter)
         assert next(pieces) == "ü"
         log.write_bytes(letter + b"\nend\n")
-        with site.database.write() as session:
-            Trials(session).end(
-                study.id,
-                0,
-                state=TrialState.FAILED,
-                at=now(),
-                outcome=TrialOutcome(cause=TrialCause.FAILED, detail="it broke"),
-            )
+        end_trial(site, study)
         assert "".join(pieces) == "\nend\n"
         assert client.log(study.id, 0) == "epoch 1: ü\nend\n"
     assert succeeded(reflectory(site, "log", study.id, 0)) == "epoch 1: ü\nend\n"
     followed = succeeded(reflectory(site, "log", study.id, 0, "--follow", "--json"))
     assert json.loads(followed) == {"log": "epoch 1: ü\nend\n"}
+
+
+def end_trial(site: Site, study: StudyRecord) -> None:
+    with site.database.write() as session:
+        outcome = TrialOutcome(cause=TrialCause.FAILED, detail="it broke")
+        Trials(session).end(study.id, 0, state=TrialState.FAILED, at=now(), outcome=outcome)
+
+
+def test_a_log_elsewhere_is_followed_beyond_what_is_kept_of_it(site: Site) -> None:
+    study = site.study()
+    site.run(study)
+    site.trial(study, 0, state=TrialState.RUNNING)
+    lease = site.lease(study, 0)
+    event = '{"time": "1", "level": "INFO", "logger": "a", "message": "epoch %d"}\n'
+
+    def written(content: str, cut: int) -> None:
+        artifact = site.keep(content.encode())
+        with site.database.write() as session:
+            AttemptLogs(session).put(
+                lease.attempt, study_id=study.id, artifact=artifact, cut=cut, at=now()
+            )
+
+    place = ServerFile.read(site.settings.data_dir)
+    assert place is not None
+    with Client(place.url) as client:
+        pieces = client.follow_log(study.id, 0, every_seconds=0.05)
+        written("one\ntwo", 0)
+        assert next(pieces) == "one\ntwo"
+        written(f"o\n{event % 1}", 6)
+        assert next(pieces) == "\n1 INFO a: epoch 1\n", "it was seen before it was cut"
+        at = 8 + len(event % 1)
+        written(f"{event % 3}{event[:20]}", at + 9)
+        assert next(pieces) == "[9 bytes were not kept]\n1 INFO a: epoch 3\n"
+        written(f"{event % 3}{event % 4}", at + 9)
+        assert next(pieces) == "1 INFO a: epoch 4\n", "half a line of JSON waits for the rest"
+        end_trial(site, study)
+        assert "".join(pieces) == ""
+        assert client.log(study.id, 0).startswith(f"[{at + 9} bytes before this were not kept")
+
+
+def test_the_log_of_an_attempt_that_begins_is_followed_from_its_beginning(site: Site) -> None:
+    study = site.study()
+    site.run(study)
+    site.trial(study, 0, state=TrialState.RUNNING)
+    logs = site.settings.logs_dir
+    logs.mkdir(exist_ok=True)
+    (logs / f"{site.lease(study, 0).attempt}.log").write_text("a1 epoch 1\na1 epoch 2\n{")
+
+    class Late(Client):
+        """The second attempt begins between a look at the trial and the read of its log."""
+
+        looks = 0
+
+        def _send(self, request: Send, _answers: ExitStack) -> Response:
+            self.looks += request.path.endswith("/log")
+            if self.looks == 2 and request.path.endswith("/log"):
+                attempt = site.lease(study, 0, attempt=2).attempt
+                (logs / f"{attempt}.log").write_text("a2 goes on from epoch 2\na2 epoch 3\n")
+                end_trial(site, study)
+            return super()._send(request, _answers)
+
+    place = ServerFile.read(site.settings.data_dir)
+    assert place is not None
+    with Late(place.url) as client:
+        text = "".join(client.follow_log(study.id, 0, every_seconds=0.05))
+    assert text == "a1 epoch 1\na1 epoch 2\n{a2 goes on from epoch 2\na2 epoch 3\n"
 
 
 def test_no_server_names_what_was_tried_and_how_to_start_one(tmp_path: Path) -> None:

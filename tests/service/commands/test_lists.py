@@ -136,7 +136,20 @@ def test_what_fits_nothing_is_refused_with_the_newest(
         refused = called(site, "front", text)
         assert refused.exit_code == 3, text
         assert all(study.id in refused.output for study in studies), text
-    assert "there are 3" in called(site, "front", "latest~3").output
+    for far in ("3", "9" * 20, "9" * 5000):
+        refused = called(site, "front", f"latest~{far}")
+        assert refused.exit_code == 3, refused.output
+        assert "there are 3" in refused.output
+    assert called(site, "show", f"latest~{'0' * 30}1").exit_code == 0
+
+
+def test_what_is_no_url_of_a_server_is_refused(site: Site) -> None:
+    for command, status in ((["list"], 4), (["worker"], 2)):
+        for nonsense in ("http://[::1", "notaurl", "ftp://example.org"):
+            refused = called(site, *command, "--server", nonsense)
+            assert refused.exit_code == status, refused.output
+            assert "URL" in refused.output
+            assert isinstance(refused.exception, SystemExit)
 
 
 @pytest.mark.parametrize("command", ["cancel", "delete"])

@@ -6,8 +6,10 @@ import re
 import socket
 import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -18,6 +20,7 @@ from starlette.testclient import TestClient
 from search.errors import DataError
 from search.uploads import container
 from service.api.datasets.shelf import StoredDatasets
+from service.api.uploads.folders import UploadFolders
 from service.app import create_app
 from storage.records import StudyState
 from storage.repositories.studies import Studies
@@ -407,3 +410,22 @@ def test_the_form_is_in_the_openapi_document(client: TestClient) -> None:
     assert schema["required"] == ["file"]
     assert {"file", "test", "name", "problem", "label"} <= set(schema["properties"])
     assert {"200", "201", "413", "422"} <= set(operation["responses"])
+
+
+@pytest.mark.parametrize("name", ["file", "test"])
+def test_a_disk_that_is_full_is_answered_507(
+    client: TestClient, site: Site, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    opened = UploadFolders.open
+
+    @contextmanager
+    def full(self: UploadFolders) -> Generator[Path]:
+        with opened(self) as folder:
+            (folder / name).symlink_to("/dev/full")
+            yield folder
+
+    monkeypatch.setattr(UploadFolders, "open", full)
+    answer = client.post("/v1/datasets", files={name: ("a.csv", CSV)})
+    assert (answer.status_code, answer.headers["content-type"]) == (507, PROBLEM), answer.text
+    assert answer.json()["type"] == "urn:reflectory:store-full"
+    assert_nothing_is_left(site)

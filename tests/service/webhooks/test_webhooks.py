@@ -24,6 +24,7 @@ from service.app import create_app
 from service.auth.api_keys import create_key
 from service.auth.principal import Scope
 from service.data_dir.secrets import signing_secret
+from service.webhooks import courier as sending_courier
 from service.webhooks import sending
 from service.webhooks.addresses import HostRefused, addresses_of, is_public
 from service.webhooks.courier import PAUSES, Courier
@@ -188,6 +189,20 @@ def test_what_is_never_taken_is_given_up_with_the_reason(site: Site) -> None:
     assert told.reason == "given up after 4 tries; the last: HTTP 503"
 
 
+def test_what_nobody_foresaw_counts_as_a_try(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: object, **_given: object) -> None:
+        raise httpx2.InvalidURL("the words of a library")
+
+    monkeypatch.setattr(sending_courier, "send", broken)
+    with courier(site):
+        told = settled(site, ended(site, "http://127.0.0.1/hook"))
+    assert told.delivered_at is None
+    assert told.reason == "given up after 4 tries; the last: it cannot be sent: InvalidURL"
+    assert caplog.text.count("a webhook cannot be sent") == 4
+
+
 def test_the_pauses_last_about_a_day() -> None:
     assert 20 < sum(PAUSES) / 3600 < 30
     assert list(PAUSES) == sorted(PAUSES)
@@ -288,13 +303,17 @@ def test_a_deleted_study_is_told_no_more(site: Site) -> None:
         *("::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1", "2001:db8::1"),
         *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a00:1"),
         *("2002:7f00:1::", "2002:a00:1::1", "2001:0:4136:e378:8000:63bf:80ff:fffe"),
+        *("fec0::1", "feff::1", "4000::1", "5f00::1", "64:ff9b:1::101:101", "3fff::1"),
     ],
 )
 def test_addresses_that_are_not_public_are_told_apart(address: str) -> None:
     assert not is_public(address)
 
 
-@pytest.mark.parametrize("address", ["1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1"])
+@pytest.mark.parametrize(
+    "address",
+    ["1.1.1.1", "2606:4700::1111", "2a00:1450::1", "3ffe::1", "::ffff:1.1.1.1", "64:ff9b::101:101"],
+)
 def test_public_addresses_are_known_as_such(address: str) -> None:
     assert is_public(address)
 
