@@ -1,7 +1,7 @@
 """`compress`: from a trained network to smaller ones, and their files, in one command."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +31,7 @@ from service.commands.models import (
     SequenceLengthOption,
 )
 from service.commands.networks import NetworkWishes, compress_network
-from service.commands.results import end_if_lost, front_files
+from service.commands.results import Fetched, end_if_lost, front_files
 from service.commands.shown.bars import transfer_bar
 from service.commands.shown.tables import shown
 from service.commands.studies import follow_to_the_end, links_of
@@ -335,7 +335,7 @@ def _finish(
     fetched = front_files(client, study.id, folder, quiet=quiet)
     front = client.front(study.id)
     reason = client.study(study.id).state_reason
-    _tell(study, model, front, fetched.files, as_json=quiet)
+    _tell(study, model, front, fetched, as_json=quiet)
     end_if_lost(fetched)
     _end_if_nothing_else(front, reason)
 
@@ -371,12 +371,14 @@ def _tell(
     study: StudyDocument,
     model: ModelDetail | NetworkDetail,
     front: FrontDocument,
-    files: Sequence[Path],
+    fetched: Fetched,
     *,
     as_json: bool,
 ) -> None:
     if as_json:
-        print_json({"study": study.id, "model": model.id, "files": [str(file) for file in files]})
+        files = [str(file) for file in fetched.files]
+        lacking = {"lost": fetched.lost, "missing": fetched.missing}
+        print_json({"study": study.id, "model": model.id, "files": files, **lacking})
         return
     original = front.original
     if original is not None:
@@ -394,5 +396,5 @@ def _tell(
             + (": there their .dense.safetensors is the faster form" if dense else "")
         )
     console = Console(soft_wrap=True, highlight=False)
-    for file in files:
+    for file in fetched.files:
         console.print(str(file), markup=False)
