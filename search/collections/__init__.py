@@ -4,7 +4,7 @@ What their studies found is compared here, and the budget watched that they shar
 """
 
 from search.collections.collecting import submit_collection, try_collection
-from search.collections.collection_budgets import CollectionBudgets
+from search.collections.collection_budgets import CollectionBudgets, counted_epochs
 from search.collections.collection_spec import CollectionBudget, CollectionSpec
 from search.collections.kind_comparison import (
     ComparedKind,
@@ -22,6 +22,7 @@ __all__ = [
     "Comparison",
     "SetResults",
     "compare",
+    "counted_epochs",
     "results_of",
     "submit_collection",
     "try_collection",

@@ -83,16 +83,20 @@ class CollectionBudgets:
                     studies.set_ending(study.id, StudyCause.BUDGET, f"collection_budget.{name}")
 
 
+def counted_epochs(spec: StudySpec) -> int | None:
+    """Epochs of a whole training, where `trials` counts those; null where it counts trials."""
+    return spec.budget.epochs if spec.sampler.rungs(spec.budget.epochs) else None
+
+
 def _shared(
     session: Session, record: CollectionRecord, members: Sequence[CollectionStudyRecord]
 ) -> _Shared:
     # The sampler and the epochs of a trial are the document's, and so alike in all.
     spec = StudySpec.model_validate(Studies(session).get(members[0].study_id).spec)
-    epochs = spec.budget.epochs
     return _Shared(
         budget=CollectionBudget.model_validate(record.budget),
         studies=[member.study_id for member in members],
-        training_epochs=epochs if spec.sampler.rungs(epochs) else None,
+        training_epochs=counted_epochs(spec),
     )
 
 

@@ -99,7 +99,10 @@ def compare(results: Sequence[SetResults], *, kinds: Sequence[str] = ()) -> Comp
     wanted = [kind for kind in trained if not kinds or kind in kinds]
     lacking = {one.member.row: [k for k in wanted if k not in one.kinds] for one in results}
     whole = [one for one in results if not lacking[one.member.row]]
-    ranks = ranks_of({one.member.row: {k: one.score(k) for k in wanted} for one in whole})
+    ranks = ranks_of(
+        {one.member.row: {k: one.score(k) for k in wanted} for one in whole},
+        one_metric=len({(one.metric, one.direction) for one in whole}) == 1,
+    )
     return Comparison(
         kinds=wanted,
         sets=whole,

@@ -202,6 +202,7 @@ def front(
     )
     over = {trial.number: qualities.of(trial) for trial in points}
     by_mean = _by_mean(trials, values, points, alike, qualities, infos)
+    inside = [trial for trial in points if not region.is_outside(trial)]
     original = None
     if spec.compressed_model is not None:
         original = next((trial for trial in trials if trial.origin == TrialOrigin.ORIGINAL), None)
@@ -228,10 +229,11 @@ def front(
         ),
         original=_original(spec, original, records, on_front=over.keys()),
         recommendation=recommend(
-            _candidates(points, over, cost_of(infos)),
+            _candidates(inside or points, over, cost_of(infos)),
             infos,
             noise=noise_of(spec.task),
             max_quality_loss=max_quality_loss,
+            among=_among(points, inside),
         ),
         points=tuple(
             _point(
@@ -253,17 +255,30 @@ def _candidates(
     over: Mapping[int, OverSeeds | None],
     cost: Objective | None,
 ) -> list[Candidate]:
-    """The points that have a quality and a cost."""
+    """The points that have a quality and a cost; judged by their means over seeds."""
     if cost is None:
         return []
-    return [
-        Candidate(trial.number, quality, size, seeds.standard_error if seeds else 0.0)
-        for trial in points
-        for quality, size, seeds in [
-            (value_of(trial, "quality"), value_of(trial, cost), over[trial.number])
-        ]
-        if quality is not None and size is not None
-    ]
+    found: list[Candidate] = []
+    for trial in points:
+        quality, size = value_of(trial, "quality"), value_of(trial, cost)
+        if quality is None or size is None:
+            continue
+        seeds = over[trial.number]
+        found.append(
+            Candidate(trial.number, quality, size)
+            if seeds is None
+            else Candidate(trial.number, seeds.mean, size, seeds.standard_error, seeds.seeds)
+        )
+    return found
+
+
+def _among(points: Sequence[TrialSummary], inside: Sequence[TrialSummary]) -> str:
+    """Which points are looked at, where there is a region of interest."""
+    if len(inside) == len(points):
+        return ""
+    if not inside:
+        return "No point lies in the region of interest."
+    return f"Looked at: of {len(points)} points the {len(inside)} in the region of interest."
 
 
 def _by_mean(

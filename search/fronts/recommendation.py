@@ -25,6 +25,8 @@ class Candidate:
     cost: float
     standard_error: float = 0.0
     """Of the mean over its seeds; 0 for a single one, of which it is not known."""
+    seeds: int = 1
+    """How many `quality` is the mean of."""
 
 
 def cost_of(infos: Sequence[ObjectiveInfo]) -> Objective | None:
@@ -41,6 +43,7 @@ def recommend(
     *,
     noise: Noise | None,
     max_quality_loss: float = MAX_QUALITY_LOSS,
+    among: str = "",
 ) -> Recommendation | None:
     """The points worth a look; None for an empty front, and for one of quality or of costs alone.
 
@@ -51,6 +54,7 @@ def recommend(
         infos: the objectives of the front.
         noise: of quality, where it is known.
         max_quality_loss: in the metric's own unit, 0 or more.
+        among: a sentence on which points these are, where they are not all of the front.
     """
     cost = cost_of(infos)
     known = [point for point in points if math.isfinite(point.quality + point.cost)]
@@ -92,6 +96,7 @@ def recommend(
         words=" ".join(
             [
                 *(choice.words for choice in choices.values()),
+                *([among] if among else []),
                 f"{chance or unknown}; the same data choose and judge.",
             ]
         ),
@@ -164,4 +169,5 @@ class _Front:
         return kind.told.format(metric=self.quality.metric, value=kind.shown(point.cost))
 
     def _quality(self, point: Candidate) -> str:
-        return f"{self.quality.metric} {point.quality:.4g}"
+        mean = f", the mean of {point.seeds} seeds" if point.seeds > 1 else ""
+        return f"{self.quality.metric} {point.quality:.4g}{mean}"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from search.papers.finding import row_named, rows_named, table_named, unknown
 from search.papers.paper_table import Table
-from search.papers.ranks import Pair, Ranks, ranks_of
+from search.papers.ranks import Pair, PairTest, Ranks, ranks_of
 from search.papers.row import Preset, Row, System
 from search.papers.searched import SEARCHED
 from search.papers.tables import TABLES
@@ -27,6 +27,7 @@ __all__ = [
     "SEARCHED",
     "TABLES",
     "Pair",
+    "PairTest",
     "Preset",
     "Ranks",
     "Row",

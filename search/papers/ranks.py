@@ -7,10 +7,13 @@ load a library of them.
 import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import Literal
+
+PairTest = Literal["wilcoxon", "signs"]
 
 FEWEST_SETS = 2
 """With one data set there is nothing to rank over."""
@@ -40,7 +43,7 @@ class Pair:
     ties: int
     losses: int
     p: float
-    """By Wilcoxon's signed ranks, exact, adjusted by Holm for all pairs."""
+    """Two-sided and exact, adjusted by Holm for all pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +58,17 @@ class Ranks:
     critical_difference: float | None
     """Of mean ranks at 5 % by Nemenyi; null for more than ten systems."""
     pairs: Sequence[Pair]
+    pair_test: PairTest
+    """Wilcoxon's signed ranks, or signs alone where differences do not compare."""
 
 
-def ranks_of(values: Mapping[str, Mapping[str, float]]) -> Ranks | None:
+def ranks_of(values: Mapping[str, Mapping[str, float]], *, one_metric: bool = True) -> Ranks | None:
     """Compare systems.
 
     Args:
         values: of each data set, what each system came to: higher is better, and minus infinity
             what failed. A data set that lacks a system is to be left out by who calls.
+        one_metric: whether a difference on one data set compares with that on another.
 
     Returns:
         None below two data sets or two systems.
@@ -81,7 +87,13 @@ def ranks_of(values: Mapping[str, Mapping[str, float]]) -> Ranks | None:
         critical_difference=(
             None if quantile is None else quantile * math.sqrt(count * (count + 1) / (6 * sets))
         ),
-        pairs=_holm([_pair(values, *two) for two in itertools.combinations(systems, 2)]),
+        pairs=_holm(
+            [
+                _pair(values, *two, test=_wilcoxon if one_metric else _signs)
+                for two in itertools.combinations(systems, 2)
+            ]
+        ),
+        pair_test="wilcoxon" if one_metric else "signs",
     )
 
 
@@ -117,18 +129,43 @@ def _chi_square_above(value: float, freedom: int) -> float:
     return total
 
 
-def _pair(values: Mapping[str, Mapping[str, float]], first: str, second: str) -> Pair:
+def _pair(
+    values: Mapping[str, Mapping[str, float]],
+    first: str,
+    second: str,
+    *,
+    test: Callable[[Sequence[float]], float],
+) -> Pair:
     both = [(found[first], found[second]) for found in values.values()]
-    # Two that failed are equal, and have no difference.
-    gaps = [one - other for one, other in both if one != other]
+    gaps = _gaps(both)
     return Pair(
         first=first,
         second=second,
         wins=sum(gap > 0 for gap in gaps),
         ties=len(both) - len(gaps),
         losses=sum(gap < 0 for gap in gaps),
-        p=_wilcoxon(gaps),
+        p=test(gaps),
     )
+
+
+def _gaps(both: Sequence[tuple[float, float]]) -> list[float]:
+    """Differences, without those of 0, in units of 1e-12 of the largest value.
+
+    They are whole, so that equal ones share a rank: 0.9 - 0.8 is not 0.3 - 0.2 in binary.
+    """
+    finite = [abs(one) for pair in both for one in pair if math.isfinite(one)]
+    unit = 1e-12 * (max(finite, default=0.0) or 1.0)
+    # Two that failed are equal, and have no difference.
+    apart = [one - other for one, other in both if one != other]
+    gaps = [gap if math.isinf(gap) else float(round(gap / unit)) for gap in apart]
+    return [gap for gap in gaps if gap]
+
+
+def _signs(gaps: Sequence[float]) -> float:
+    """Two-sided: how often as few or fewer would be of the rarer sign, if each were chance."""
+    rarer = min(sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps))
+    ways = sum(math.comb(len(gaps), count) for count in range(rarer + 1))
+    return float(min(Fraction(2 * ways, 2 ** len(gaps)), Fraction(1)))
 
 
 def _wilcoxon(gaps: Sequence[float]) -> float:

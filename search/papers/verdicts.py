@@ -44,6 +44,8 @@ class _Seeds:
     failed: Sequence[Measured]
     early: Sequence[Measured]
     """Those that reach what is claimed before they end."""
+    undecided: int = 0
+    """Those that do not reach it yet, and have updates left in which they may."""
 
     @property
     def count(self) -> int:
@@ -69,10 +71,13 @@ def judge(row: RowEntry, measured: Sequence[Measured]) -> Verdict:
         measured: one for each seed.
     """
     ended = [one for one in measured if not one.unfinished]
+    early = [one for one in measured if is_decided(row.claim, one.best_validation)]
+    undecided = [one for one in ended if _may_reach_yet(row.claim, one)]
     seeds = _Seeds(
-        values=[one.value for one in ended if one.value is not None],
+        values=[one.value for one in ended if one.value is not None and one not in undecided],
         failed=[one for one in ended if one.value is None],
-        early=[one for one in measured if is_decided(row.claim, one.best_validation)],
+        early=early,
+        undecided=len(undecided) + len(measured) - len(ended) - len(early),
     )
     kind, why = _kind(row, ended, seeds)
     mean = seeds.mean
@@ -107,7 +112,8 @@ def _kind(
     if row.claim is None:
         return "cannot be", "nothing is printed that could be compared"
     short = sum(not _is_long_enough(row.claim, one) for one in ended)
-    enough = seeds.count - short
+    too_few = sum(_may_reach_yet(row.claim, one) for one in ended)
+    enough = seeds.count - (short - too_few)
     if enough < FEWEST_SEEDS:
         missing = f"{enough} of {FEWEST_SEEDS} seeds"
         return "not yet", missing + (f", {short} with too few updates" if short else "")
@@ -116,6 +122,13 @@ def _kind(
 
 def _is_long_enough(claim: Claim, one: Measured) -> bool:
     return isinstance(claim, PrintedValue) or one.value is None or one.updates >= claim.updates
+
+
+def _may_reach_yet(claim: Claim | None, one: Measured) -> bool:
+    """Whether a training ended before it reached what it may need more updates for."""
+    if claim is None or one.value is None or _is_long_enough(claim, one):
+        return False
+    return not _is_reached(claim, one.value)
 
 
 def is_decided(claim: Claim | None, best_validation: float | None) -> bool:
@@ -155,15 +168,20 @@ def _by_value(row: RowEntry, claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, 
 
 
 def _by_reaching(_row: RowEntry, claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, str | None]:
-    return _by_most(claim, seeds, 2 * _reaching(claim, seeds) > seeds.count)
+    return _by_most(claim, seeds, lambda reach, count: 2 * reach > count)
 
 
 def _by_failing(_row: RowEntry, claim: Claim, seeds: _Seeds) -> tuple[VerdictKind, str | None]:
-    return _by_most(claim, seeds, 2 * _reaching(claim, seeds) < seeds.count)
+    return _by_most(claim, seeds, lambda reach, count: 2 * reach < count)
 
 
-def _by_most(claim: Claim, seeds: _Seeds, holds: bool) -> tuple[VerdictKind, str | None]:
-    """Most seeds decide: those that failed have no value, so that a mean would leave them out."""
+def _by_most(
+    claim: Claim, seeds: _Seeds, holds: Callable[[int, int], bool]
+) -> tuple[VerdictKind, str | None]:
+    """Most seeds decide: those that failed have no value, so that a mean would leave them out.
+
+    Seeds that are undecided yet must not be able to turn it.
+    """
     reach = _reaching(claim, seeds)
     agree = reach in (0, seeds.count)
     split = f"{reach} of {seeds.count} seeds reach it"
@@ -171,9 +189,13 @@ def _by_most(claim: Claim, seeds: _Seeds, holds: bool) -> tuple[VerdictKind, str
         split += f", {len(seeds.early)} before the end"
     if not agree and seeds.count < SETTLING_SEEDS:
         return "not yet", f"{split}; {SETTLING_SEEDS} settle it"
+    every = seeds.count + seeds.undecided
+    verdict = holds(reach, every)
+    if verdict != holds(reach + seeds.undecided, every):
+        return "not yet", f"{split}; {seeds.undecided} that have updates left may decide otherwise"
     is_plain = agree and not seeds.early
     why = "; ".join(filter(None, ["" if is_plain else split, _failures(seeds)]))
-    return ("reproduced" if holds else "not reproduced"), why or None
+    return ("reproduced" if verdict else "not reproduced"), why or None
 
 
 def _reaching(claim: Claim, seeds: _Seeds) -> int:

@@ -34,6 +34,7 @@ def curves_figure(
     scale: Scale = "auto",
     columns: int = 2,
     theme: Theme = "light",
+    left_out: int = 0,
 ) -> Json:
     """The epochs of some trials; a panel of which nothing is known is left out.
 
@@ -48,6 +49,7 @@ def curves_figure(
         scale: of all y axes; `auto` is logarithmic where values are far apart.
         columns: how many panels stand side by side.
         theme: of the page.
+        left_out: how many trials were asked for besides.
     """
     title = f"Learning curves of trial {', '.join(map(str, histories))}" if histories else "Curves"
     wanted: tuple[tuple[str, Callable[[MetricRecord], float | None]], ...] = (
@@ -111,6 +113,11 @@ def curves_figure(
         "hovermode": "closest",
         "legend": {"orientation": "h", "y": -0.1 if rows == 1 else -0.05, "x": 0, "yanchor": "top"},
     }
+    if left_out:
+        figure.caption.append(
+            f"Drawn are {len(histories)} of {len(histories) + left_out} trials: more cannot be "
+            "told apart."
+        )
     missing = [trial for trial in histories if trial not in shown]
     if missing:
         figure.caption.append(f"Without an epoch yet: trial {', '.join(map(str, missing))}.")

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from search.collections import Comparison, SetResults, compare, results_of
+from search.collections import Comparison, SetResults, compare, counted_epochs, results_of
 from search.fronts import BestOfKind
 from search.fronts.figures import Figures
+from search.studies import StudySpec
 from service.api.collections.schemas import (
     BestDocument,
     CellDocument,
@@ -53,14 +54,17 @@ def collection_document(
     documents = study_documents(session, known, figures)
     states = Collections(session).states([collection.id])[collection.id]
     progress = [document.progress for document in documents]
+    epochs = sum(one.epochs_trained for one in progress)
+    counted = counted_epochs(StudySpec.model_validate(known[0].spec)) if known else None
     return CollectionDocument(
         **dict(_entry(collection, states)),
         source=collection.source,
         totals=CollectionTotals(
             trials=sum(one.trials.ended for one in progress),
             complete=sum(one.trials.complete for one in progress),
-            epochs_trained=sum(one.epochs_trained for one in progress),
+            epochs_trained=epochs,
             device_hours=sum(one.device_hours for one in progress),
+            trainings=None if counted is None else epochs // counted,
         ),
         studies=tuple(map(_member, members, documents)),
     )
@@ -122,6 +126,7 @@ def ranks_document(
         friedman_p=None if ranks is None else ranks.friedman_p,
         critical_difference=None if ranks is None else ranks.critical_difference,
         pairs=tuple(from_row(PairDocument, pair) for pair in (ranks.pairs if ranks else ())),
+        pair_test="wilcoxon" if ranks is None else ranks.pair_test,
     )
 
 

@@ -155,7 +155,8 @@ def get_ranks(
 
     Within a data set a kind is ranked by the best validation quality among its trials; the test
     quality of that trial is reported. A data set that lacks a kind is left out for all. Kinds
-    differ by Friedman's test, and in pairs by Wilcoxon's, adjusted by Holm (Demsar, JMLR 7, 2006).
+    differ by Friedman's test, and in pairs by Wilcoxon's, or by signs
+    where data sets have different metrics, adjusted by Holm (Demsar, JMLR 7, 2006).
     """
     with held.database.read() as session:
         collection = Collections(session).get(collection_id)

@@ -1,7 +1,7 @@
 """Collections as the API answers with them."""
 
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
@@ -84,6 +84,11 @@ class CollectionTotals(Spec):
     complete: int = Field(description="those that are complete")
     epochs_trained: int
     device_hours: float
+    trainings: int | None = Field(
+        default=None,
+        description="whole trainings that the epochs come to, which `collection_budget.trials` "
+        "counts where the sampler pauses trials; null where it counts trials",
+    )
 
 
 class MemberDocument(Spec):
@@ -213,7 +218,7 @@ class PairDocument(Spec):
     ties: int
     losses: int
     p: float = Field(
-        description="by Wilcoxon's signed ranks, exact, adjusted by Holm for all pairs"
+        description="two-sided and exact by `pair_test`, adjusted by Holm for all pairs"
     )
 
 
@@ -238,3 +243,13 @@ class RanksDocument(Spec):
         description="of mean ranks at 5 %, by Nemenyi; null without ranks, and beyond ten kinds"
     )
     pairs: tuple[PairDocument, ...]
+    pair_test: Literal["wilcoxon", "signs"] = Field(
+        default="wilcoxon",
+        description="how pairs are tested: by Wilcoxon's signed ranks, or by signs alone where "
+        "data sets have different metrics, whose differences do not compare",
+    )
+
+    @property
+    def test_in_words(self) -> str:
+        """The name of the test of pairs."""
+        return "Wilcoxon" if self.pair_test == "wilcoxon" else "sign test"

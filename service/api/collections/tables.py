@@ -87,7 +87,7 @@ def _ranks(ranks: RanksDocument) -> Iterator[str]:
         )
         yield from _table(heads, rows, numbers=2)
         yield ""
-        heads = ("pair", "wins", "ties", "losses", "p (Wilcoxon, Holm)")
+        heads = ("pair", "wins", "ties", "losses", f"p ({ranks.test_in_words}, Holm)")
         pairs = (
             (
                 f"{one.first} / {one.second}",

@@ -177,6 +177,7 @@ def _curves(asked: Asked) -> Json:
         scale=choice.scale,
         columns=choice.panels,
         theme=choice.theme,
+        left_out=max(0, len(shown) - MOST_CURVES),
     )
 
 

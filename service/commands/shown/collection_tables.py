@@ -53,8 +53,12 @@ def collection_table(collection: CollectionDocument) -> Table:
 
 def _taken(collection: CollectionDocument) -> Iterator[str]:
     totals, budget = collection.totals, collection.collection_budget or {}
+    trials = ("trials ended", number(totals.trials))
+    if totals.trainings is not None:
+        yield f"trials ended: {number(totals.trials)}"
+        trials = ("whole trainings", number(totals.trainings))
     found = {
-        "trials": ("trials ended", number(totals.trials)),
+        "trials": trials,
         "total_epochs": ("epochs trained", number(totals.epochs_trained)),
         "device_hours": ("device hours", f"{totals.device_hours:.3f}"),
     }
@@ -125,7 +129,10 @@ def _ranked(ranks: RanksDocument, friedman_p: float) -> Table:
 
 def _pairs(ranks: RanksDocument) -> Table:
     table = empty_table("Pairs on the same data sets")
-    table.caption = "p by Wilcoxon's signed ranks, adjusted by Holm"
+    how = "Wilcoxon's signed ranks"
+    if ranks.pair_test == "signs":
+        how = "signs alone, for data sets have different metrics"
+    table.caption = f"p by {how}, adjusted by Holm"
     add_columns(table, "first", "second")
     add_columns(table, "wins", "ties", "losses", "p", numbers=True)
     for one in ranks.pairs:

@@ -23,7 +23,11 @@ function brushed(box) {
   }
   const held = new Map();
   const axes = new Set();
-  for (const trace of box.data) {
+  for (const [index, trace] of box.data.entries()) {
+    // What the legend hides is not meant.
+    if ((box._fullData?.[index]?.visible ?? true) !== true) {
+      continue;
+    }
     (trace.customdata ?? []).forEach((number, place) => {
       const ranges = byAxis.get(trace.x[place]);
       if (number === null || ranges === undefined || trace.y[place] === null) {

@@ -125,3 +125,11 @@ def test_a_mean_of_seeds_is_no_surer_than_the_samples_that_judge_it() -> None:
     apart = over_seeds((0.8, 1.0))
     assert apart.standard_error == pytest.approx(0.1)
     assert Noise(400).variance(0.9, apart.standard_error) == pytest.approx(0.01)
+
+
+def test_a_mean_is_said_to_be_one_and_which_points_are_looked_at() -> None:
+    points = [Candidate(0, 0.9, 100.0), Candidate(1, 0.95, 200.0, 0.01, 3)]
+    found = recommend(points, INFOS, noise=None, among="Of the 5 points, 2 lie in the region.")
+    assert found is not None
+    assert "0.95, the mean of 3 seeds, the best" in found.words
+    assert "Of the 5 points, 2 lie in the region." in found.words

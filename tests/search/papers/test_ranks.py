@@ -41,6 +41,39 @@ def test_ranks_and_friedmans_test_are_scipys(table: list[list[float]]) -> None:
         assert found.friedman_p == 1.0
 
 
+TENTHS = st.integers(0, 10).map(lambda one: one / 10)
+
+
+@given(pairs=st.lists(st.tuples(TENTHS, TENTHS), min_size=2, max_size=9))
+def test_equal_differences_of_shares_share_a_rank(pairs: list[tuple[float, float]]) -> None:
+    """In binary 0.9 - 0.8 is not 0.3 - 0.2."""
+    tenths = [(round(10 * one), round(10 * other)) for one, other in pairs]
+    found, exact = (
+        ranks_of({str(n): {"a": one, "b": other} for n, (one, other) in enumerate(table)})
+        for table in (pairs, tenths)
+    )
+    assert found is not None
+    assert exact is not None
+    assert found.pairs == exact.pairs
+
+
+@given(gaps=st.lists(st.integers(-4, 4), min_size=2, max_size=9))
+def test_where_metrics_differ_signs_alone_are_tested(gaps: list[int]) -> None:
+    values = {str(n): {"a": float(gap), "b": 0.0} for n, gap in enumerate(gaps)}
+    found = ranks_of(values, one_metric=False)
+    # Whatever the unit of one of the sets.
+    other = ranks_of({**values, "0": {"a": gaps[0] / 100, "b": 0.0}}, one_metric=False)
+    assert found is not None
+    assert other is not None
+    assert found.pair_test == "signs"
+    there = [gap for gap in gaps if gap]
+    expected = 1.0
+    if there:
+        expected = scipy.stats.binomtest(sum(gap > 0 for gap in there), len(there)).pvalue
+    assert found.pairs[0].p == pytest.approx(expected)
+    assert other.pairs == found.pairs
+
+
 @given(gaps=st.lists(st.integers(-4, 4), min_size=2, max_size=9))
 def test_wilcoxons_test_counts_all_signs(gaps: list[int]) -> None:
     found = ranks_of({str(n): {"a": gap, "b": 0.0} for n, gap in enumerate(gaps)})

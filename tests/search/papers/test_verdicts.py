@@ -223,3 +223,24 @@ def test_every_row_of_every_table_can_be_judged() -> None:
         for entry in table.document().entries:
             expected = "cannot be" if entry.unreachable else "not yet"
             assert judge(entry, []).kind == expected, entry.key
+
+
+def ended(*values: float, updates: int = 100) -> list[Measured]:
+    return [Measured(seed=n, value=value, updates=updates) for n, value in enumerate(values)]
+
+
+def test_seeds_that_may_still_reach_it_must_not_be_able_to_turn_a_verdict() -> None:
+    claim = Reaches(metric="mse", direction="minimize", value=0.167, updates=100)
+    failing = Fails(metric="mse", direction="minimize", value=0.167, updates=100)
+    open_still = unfinished(0.3)
+    reached = [unfinished(0.1)] * 3
+    assert judge(row(claim), reached + [open_still] * 2).kind == "reproduced"
+    found = judge(row(claim), reached + [open_still] * 6)
+    assert (found.kind, found.seeds) == ("not yet", 3)
+    assert found.why is not None
+    assert found.why.endswith("6 that have updates left may decide otherwise")
+    assert judge(row(failing), reached + [open_still] * 6).kind == "not yet"
+    # One that was ended after too few updates says no more than one that has not ended.
+    long, short = ended(0.1, 0.1, 0.1), ended(0.3, 0.3, updates=1)
+    assert judge(row(claim), long + short).kind == "reproduced"
+    assert judge(row(claim), long + short * 2).kind == "not yet"

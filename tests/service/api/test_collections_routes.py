@@ -306,12 +306,32 @@ def test_a_set_that_lacks_a_kind_is_left_out_for_all(client: TestClient, site: S
     assert [(one["row"], one["lacks"]) for one in ranks["left_out"]] == [
         ("digits 2", ["rnn low_rank"])
     ]
+    # Accuracies and errors do not compare.
+    assert ranks["pair_test"] == "signs"
+    assert "p (sign test, Holm)" in client.get(collection["links"]["page"]).text
     # An error is better where it is smaller.
     assert [one["mean_rank"] for one in ranks["ranked"]] == [1.5, 1.5]
     one = client.get(collection["links"]["ranks"], params={"kinds": "rnn dense"}).json()
     assert (one["kinds"], one["ranked"], one["friedman_p"]) == (["rnn dense"], [], None)
     wrong = faults_of(client.get(collection["links"]["ranks"], params={"kinds": "rnn dens"}))
     assert "did you mean rnn dense" in wrong["kinds.0"]
+
+
+def test_a_budget_of_whole_trainings_is_shown_as_one(client: TestClient, site: Site) -> None:
+    document = {**TWO, "sampler": {"kind": "freeze_thaw"}, "collection_budget": {"trials": 6}}
+    document["budget"] = {"trials": 4, "epochs": 3}
+    collection = client.post("/v1/collections", json=document).json()
+    for member in collection["studies"]:
+        with site.database.read() as session:
+            study = Studies(session).get(member["study"])
+        for number in range(5):
+            site.trial(study, number, state=TrialState.STOPPED)
+            site.epoch(study, number, 1)
+    found = client.get(collection["links"]["collection"]).json()["totals"]
+    assert (found["trials"], found["epochs_trained"], found["trainings"]) == (10, 10, 3)
+    page = client.get(collection["links"]["page"]).text
+    assert "<dt>Trials ended</dt><dd>10</dd>" in page
+    assert "<dt>Whole trainings</dt><dd>3 of 6</dd>" in page
 
 
 def test_what_stopped_or_failed_stands_for_its_kind_where_nothing_is_complete(

@@ -102,3 +102,17 @@ def test_without_a_region_nothing_is_outside(client: TestClient, site: Site) -> 
     (point,) = client.get(f"/v1/studies/{study.id}/front").json()["points"]
     assert point["outside"] is False
     assert client.get(f"/v1/studies/{study.id}/trials/0").json()["outside"] is False
+
+
+def test_points_inside_are_recommended_where_there_are_any(
+    client: TestClient, site: Site, study: StudyRecord
+) -> None:
+    path = f"/v1/studies/{study.id}/front"
+    found = client.get(path).json()["recommendation"]
+    assert (found["trial"], found["best"]) == (1, 1)
+    assert "Looked at: of 3 points the 1 in the region of interest." in found["words"]
+    other = site.study(objectives={"quality": {"at_least": 0.999}, "parameters": {}})
+    site.trial(other, 0, quality=0.8, parameters=600)
+    outside = client.get(f"/v1/studies/{other.id}/front").json()["recommendation"]
+    assert outside["trial"] == 0
+    assert "No point lies in the region of interest." in outside["words"]

@@ -339,6 +339,8 @@ def test_curves_have_a_panel_for_what_is_known_over_epochs_or_seconds() -> None:
     assert [trace["x"] for trace in figure["data"]] == [[1.0, 2.0, 3.0]] * 3
     assert {trace["customdata"][0] for trace in figure["data"]} == {3}
     assert "Without an epoch yet: trial 9." in figure["layout"]["meta"]["caption"]
+    some = checked(curves_figure({3: rows}, metric="accuracy", left_out=8))
+    assert "Drawn are 1 of 9 trials" in some["layout"]["meta"]["caption"]
     # A margin of singular values is never below 0, and neither is its axis.
     assert figure["layout"]["yaxis3"]["rangemode"] == "nonnegative"
     seconds = curves_figure({3: rows}, metric="accuracy", across="seconds")
