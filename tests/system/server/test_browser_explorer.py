@@ -271,6 +271,31 @@ def test_brushes_over_two_axes_mean_both(page: str, browser: webdriver.Chrome) -
     assert both < one
 
 
+def test_a_brush_leaves_out_what_the_legend_hides(page: str, browser: webdriver.Chrome) -> None:
+    figure = "figure-parallel"
+    drawn(browser, figure)
+    toggle = browser.find_element(By.CSS_SELECTOR, "#figure-parallel .legendtoggle")
+    ActionChains(browser).move_to_element(toggle).click().perform()
+    hidden_numbers = """
+    const box = document.getElementById("figure-parallel");
+    const hidden = box._fullData.filter((trace) => trace.visible === "legendonly");
+    const numbers = hidden.flatMap((trace) => box.data[trace.index].customdata ?? []);
+    return numbers.filter((number) => number !== null);
+    """
+    hidden = wait_until(browser, lambda: browser.execute_script(hidden_numbers), "what is hidden")
+    places = """
+    const box = document.getElementById("figure-parallel");
+    const [at, x, y] = [box.getBoundingClientRect(), box._fullLayout.xaxis, box._fullLayout.yaxis];
+    const quality = x.ticktext.findIndex((name) => name.replace("<br>", "") === "accuracy");
+    return [at.left + x._offset + x.d2p(x.tickvals[quality]),
+            at.top + y._offset + y.d2p(1.04), at.top + y._offset + y.d2p(-0.04)];
+    """
+    quality, top, bottom = browser.execute_script(places)
+    select_box(browser, (quality - 12, top), (quality + 12, bottom))
+    chosen = wait_until(browser, lambda: in_address(browser), "a brush over all qualities")
+    assert not chosen & set(hidden)
+
+
 @pytest.mark.parametrize("width", [1400, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_reads_well_in_every_width_and_scheme(
