@@ -15,7 +15,13 @@ def filled(site: Site, **given: Any) -> str:
     study = site.study(**given)
     for number in range(4):
         site.trial(
-            study, number, quality=0.5 + number / 10, parameters=100 + 100 * number, throughput=9.0
+            study,
+            number,
+            # Four configurations: of one, trials would be seeds of the same point.
+            parametrization=("dense", "low_rank")[number // 2],
+            quality=0.5 + number / 10,
+            parameters=100 + 100 * number,
+            throughput=9.0,
         )
         site.epoch(study, number, 1)
     return study.id
