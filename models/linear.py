@@ -70,17 +70,21 @@ class StructuredLinear(nn.Module, CachesForms, Quantised):
 
     def apply_weight(self, x: Tensor) -> Tensor:
         """`[..., in]` -> `[..., G*out]`, the matrices one after the other in the last dimension."""
-        parts = self.form().matmul(x.reshape(-1, self.in_features))
-        result = parts[0] if self.num_matrices == 1 else torch.cat(parts, dim=-1)
-        return result.reshape(*x.shape[:-1], self.num_matrices * self.out_features)
+        return self._products(self.form(), x)
 
     def dense_weight(self) -> Tensor:
-        """The matrices `[G, out, in]`, derived from `apply_weight` so that they cannot drift."""
+        """The matrices `[G, out, in]`, derived from their products so that they cannot drift."""
         # A 1 x 1 orthogonal matrix is a sign: it has a buffer and no parameter.
         reference = next(itertools.chain(self.parameters(), self.buffers()))
         identity = torch.eye(self.in_features, dtype=reference.dtype, device=reference.device)
-        columns = self.apply_weight(identity)
+        # The identity is no input of the network.
+        columns = self._products(self.form().unwatched(), identity)
         return columns.t().reshape(self.num_matrices, self.out_features, self.in_features)
+
+    def _products(self, form: Form, x: Tensor) -> Tensor:
+        parts = form.matmul(x.reshape(-1, self.in_features))
+        result = parts[0] if self.num_matrices == 1 else torch.cat(parts, dim=-1)
+        return result.reshape(*x.shape[:-1], self.num_matrices * self.out_features)
 
     def singular_values(self) -> Tensor | None:
         """Singular values `[G, min(out, in)]`, unsorted and signed, where they are known."""

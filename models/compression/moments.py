@@ -7,7 +7,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from models.compression.parts import structured_parts
+from models.compression.parts import in_evaluation, structured_parts
 from models.forms import Form
 
 
@@ -23,6 +23,10 @@ class Moments:
         seen = vectors.detach().to("cpu", torch.float64)
         self._sums[start:stop] += seen.mT @ seen
         self._counts[start:stop] += len(seen)
+
+    def any(self) -> bool:
+        """Whether a matrix read anything."""
+        return bool(self._counts.any())
 
     def mean(self) -> Tensor:
         """`E[x x^T]` `[G, in, in]`; 0 for a matrix that read nothing."""
@@ -59,6 +63,10 @@ class WatchedForm(Form):
                 self.inner.split(size), range(self.start, self.stop, size), strict=True
             )
         ]
+
+    def unwatched(self) -> Form:
+        """The form that is watched."""
+        return self.inner
 
     def addends(self, projections: Tensor) -> tuple[Tensor, ...]:
         """As the form that is watched."""
@@ -100,25 +108,27 @@ class WatchedForm(Form):
 def moments_of(network: nn.Module, batch: Any) -> tuple[dict[str, Tensor], Any]:
     """`E[x x^T]` `[G, in, in]` by the path of each structured matrix, and the network's answer.
 
-    The network runs in evaluation mode and is left as it was; a batch that is a tuple is a list of
-    arguments.
+    Matrices that read nothing have none. The network runs in evaluation mode and is left as it was;
+    a batch that is a tuple is a list of arguments.
     """
-    training = network.training
     linears = structured_parts(network)
     watched: dict[str, Moments] = {}
-    try:
-        network.eval()
-        for name, linear in linears.items():
-            watched[name] = Moments(linear.num_matrices, linear.in_features)
-            linear.cached_form = WatchedForm(
-                linear.make_form(), watched[name], 0, linear.num_matrices
-            )
-        answer = network(*arguments(batch))
-    finally:
-        for linear in linears.values():
-            linear.clear()
-        network.train(training)
-    return {name: moments.mean() for name, moments in watched.items()}, answer
+    fast = torch.backends.mha.get_fastpath_enabled()
+    with in_evaluation(network):
+        try:
+            # torch's transformers on their fast path take the weights and call no layer.
+            torch.backends.mha.set_fastpath_enabled(False)
+            for name, linear in linears.items():
+                watched[name] = Moments(linear.num_matrices, linear.in_features)
+                linear.cached_form = WatchedForm(
+                    linear.make_form(), watched[name], 0, linear.num_matrices
+                )
+            answer = network(*arguments(batch))
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast)
+            for linear in linears.values():
+                linear.clear()
+    return {name: moments.mean() for name, moments in watched.items() if moments.any()}, answer
 
 
 def arguments(batch: Any) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from models.compression.fit.convert import convert_weight, refuse_unconvertible
 from models.compression.fit.dense import fit_dense_
 from models.compression.highway_middles import fold_middles, neutralise_middles_, shift_norms_
 from models.compression.moments import moments_of
-from models.compression.parts import modules_of, structured_parts
+from models.compression.parts import in_evaluation, modules_of, structured_parts
 from models.compression.report import (
     ConversionReport,
     LayerConversion,
@@ -211,8 +211,5 @@ def _output_error(
 ) -> float | None:
     if calibration is None or answer is None:
         return None
-    training = network.training
-    try:
-        return relative_distance(answer, network.eval()(calibration))
-    finally:
-        network.train(training)
+    with in_evaluation(network):
+        return relative_distance(answer, network(calibration))

@@ -1,6 +1,7 @@
-"""The modules of a network by their paths."""
+"""The modules of a network by their paths, and their modes."""
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Generator, Iterator
 from typing import cast
 
 from torch import nn
@@ -23,3 +24,15 @@ def structured_parts(network: nn.Module) -> dict[str, StructuredLinear]:
     }
     inner = {id(member) for part in parts.values() for member in part.members}
     return {name: part for name, part in parts.items() if id(part) not in inner}
+
+
+@contextlib.contextmanager
+def in_evaluation(network: nn.Module) -> Generator[None, None, None]:
+    """Put a network in evaluation mode, and each of its modules back in its own mode afterwards."""
+    modes = [(part, part.training) for part in modules_of(network).values()]
+    try:
+        network.eval()
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training

@@ -1,6 +1,7 @@
 """Compression of any trained module, layer by layer; nothing else of this project is needed."""
 
 import copy
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias, cast, get_args
@@ -13,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 from models.architectures.inputs import StructuredInputs
 from models.compression.fit.convert import convert_weight, refuse_unconvertible
 from models.compression.moments import arguments, moments_of
-from models.compression.parts import modules_of, structured_parts
+from models.compression.parts import in_evaluation, modules_of, structured_parts
 from models.compression.report import (
     ConversionReport,
     LayerConversion,
@@ -61,23 +62,22 @@ def compress(
         module: what was trained; it is left as it is. It may be such a layer itself.
         parametrization: one for all layers, or by patterns of their names.
         calibration: what the module is called with, a tensor or a tuple of arguments. Output errors
-            are those on it, and low ranks then keep outputs rather than weights.
+            are those on it, and low ranks then keep outputs rather than weights. Answers may be
+            tensors in lists, mappings and dataclasses; of others there is no error.
         include: patterns (`*`, `?`, `[ab]`) of the layers' names, as `named_modules` has them.
         exclude: patterns of layers that stay as they are.
         inputs: which input matrices of recurrent layers are structured, too: `none`, those that are
             `square`, or `all`, with counts and ranks clamped to what they hold.
 
     Raises:
-        ConversionError: nothing is chosen, a layer cannot be replaced, or numbers are not finite.
+        ConversionError: nothing is chosen, a layer cannot be replaced or has hooks, or numbers are
+            not finite.
         SlotError: a parametrization cannot hold a layer's matrices; names the layer.
     """
     dense, chosen = _with_drop_ins(module, parametrization, include, exclude, inputs)
-    moments: dict[str, Tensor] = {}
-    answer = None
-    if calibration is not None:
-        moments, answer = moments_of(dense, calibration)
-    rows: list[LayerConversion] = []
     compressed = copy.deepcopy(dense)
+    moments = {} if calibration is None else moments_of(dense, calibration)[0]
+    rows: list[LayerConversion] = []
     for name, linear in structured_parts(dense).items():
         weight = stored_weight(linear)
         fitted = convert_weight(
@@ -88,15 +88,13 @@ def compress(
             name=name,
         )
         _put(compressed, name, _like(fitted, linear))
-        before = plain_costs(weight, linear.slot)
-        rows += layers_of(name, weight, fitted, before=before, moments=moments.get(name))
+        costs = plain_costs(weight, linear.slot)
+        rows += layers_of(name, weight, fitted, before=costs, moments=moments.get(name))
     error = None
-    if answer is not None:
-        with torch.no_grad():
-            training = compressed.training
-            after = compressed.eval()(*arguments(calibration))
-            compressed.train(training)
-        error = relative_distance(_flat(answer), _flat(after))
+    if calibration is not None:
+        # Copies, for a call may change what a module holds.
+        before = _answer(_copy(module), calibration)
+        error = _distance(before, _answer(copy.deepcopy(compressed), calibration))
     return compressed, ConversionReport(
         spec=None,
         layers=tuple(rows),
@@ -160,8 +158,9 @@ def _with_drop_ins(
             f"no layer to compress is chosen by include = {list(include)} and exclude = "
             f"{list(exclude)}; there are {there or 'none: no nn.RNN, nn.LSTM, nn.GRU or nn.Linear'}"
         )
+    _refuse_hooks(names)
     _refuse_shared(module, names)
-    copied = copy.deepcopy(module)
+    copied = _copy(module)
     new: dict[int, nn.Module] = {}
     chosen: dict[str, Parametrization] = {}
     for name in names:
@@ -178,6 +177,17 @@ def _with_drop_ins(
         if path and id(part) in new:
             _put(copied, path, new[id(part)])
     return new.get(id(copied), copied), chosen
+
+
+def _copy(module: nn.Module) -> nn.Module:
+    """A deep copy, also of a module with tensors that its hooks compute anew in each call."""
+    computed = {
+        id(one): one.detach().clone()
+        for part in modules_of(module).values()
+        for one in vars(part).values()
+        if isinstance(one, Tensor) and not one.is_leaf
+    }
+    return copy.deepcopy(module, cast(dict[int, Any], computed))
 
 
 def _parametrizations(choice: Choice) -> dict[str, Parametrization]:
@@ -197,6 +207,17 @@ def _parametrizations(choice: Choice) -> dict[str, Parametrization]:
     for one in found.values():
         refuse_unconvertible(*one.families)
     return found
+
+
+def _refuse_hooks(names: Mapping[str, nn.Module]) -> None:
+    """Refuse layers that do more than torch's own do: a drop-in would not."""
+    for name, layer in names.items():
+        if any(vars(layer)[kind] for kind in ("_forward_hooks", "_forward_pre_hooks")):
+            raise ConversionError(
+                f"{name or 'the module'} has hooks, which its drop-in would not run; make what "
+                "they do permanent (prune.remove, remove_weight_norm) or remove them, or leave "
+                f"the layer out with exclude = [{name!r}]"
+            )
 
 
 def _refuse_shared(module: nn.Module, names: Mapping[str, nn.Module]) -> None:
@@ -236,19 +257,34 @@ def _put(module: nn.Module, path: str, part: nn.Module) -> None:
 
 
 def _like(linear: StructuredLinear, other: StructuredLinear) -> StructuredLinear:
-    """The matrix where the other one is, and as trainable."""
+    """The matrix where the other one is, as trainable and in the same mode."""
     like = next(other.parameters())
-    return linear.to(like.device, like.dtype).requires_grad_(like.requires_grad)
+    linear = linear.to(like.device, like.dtype).requires_grad_(like.requires_grad)
+    return linear.train(other.training)
 
 
-def _flat(answer: Any) -> Tensor:
-    """All numbers of an answer in a row."""
+@torch.no_grad()
+def _answer(module: nn.Module, calibration: Any) -> list[Tensor]:
+    """The numbers of each tensor that a module answers with."""
+    with in_evaluation(module):
+        return _tensors(module(*arguments(calibration)))
+
+
+def _distance(before: list[Tensor], after: list[Tensor]) -> float | None:
+    """`|y' - y| / |y|`; None of answers in which no tensor is found."""
+    return relative_distance(torch.cat(before), torch.cat(after)) if before else None
+
+
+def _tensors(answer: Any) -> list[Tensor]:
+    """The numbers of each tensor in an answer, in a row."""
     if isinstance(answer, Tensor):
-        return answer.flatten().double()
+        return [answer.flatten().double()]
     if isinstance(answer, PackedSequence):
-        return answer.data.flatten().double()
+        return [answer.data.flatten().double()]
     if isinstance(answer, Mapping):
         answer = list(cast(Mapping[str, Any], answer).values())
+    elif dataclasses.is_dataclass(answer) and not isinstance(answer, type):
+        answer = [getattr(answer, field.name) for field in dataclasses.fields(answer)]
     if isinstance(answer, list | tuple):
-        return torch.cat([_flat(part) for part in cast(list[Any], answer)])
-    return torch.zeros(0, dtype=torch.float64)
+        return [tensor for part in cast(list[Any], answer) for tensor in _tensors(part)]
+    return []

@@ -22,7 +22,7 @@ class LayerConversion(Spec):
     gate_errors: tuple[float, ...] = Field(description="the same for each gate alone")
     output_error: float | None = Field(
         description="root mean square of (W - A) x over that of W x, for the vectors x that the "
-        "matrices read of the calibration batch; null without one"
+        "matrices read of the calibration batch; null where they read none"
     )
     parameters_before: int = Field(description="numbers of the matrices as they were")
     parameters_after: int
@@ -37,13 +37,13 @@ class ConversionReport(Spec):
         description="of the converted network; null for one that is not of our architectures"
     )
     layers: tuple[LayerConversion, ...]
-    parameters_before: int = Field(description="trainable numbers of the whole network")
+    parameters_before: int = Field(description="numbers of the whole network, frozen or not")
     parameters_after: int
     multiply_adds_before: int = Field(description="of the converted matrices")
     multiply_adds_after: int
     output_error: float | None = Field(
         description="|y' - y| / |y| for the network's answers to the calibration batch, y before "
-        "and y' after; null without one"
+        "and y' after; null without one, and where no tensor is found in the answers"
     )
 
     @property
@@ -125,8 +125,8 @@ def plain_costs(weight: Tensor, slot: Slot) -> list[Cost]:
 
 
 def numbers_of(module: nn.Module) -> int:
-    """Trainable numbers."""
-    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+    """Numbers that are stored, frozen or not."""
+    return sum(p.numel() for p in module.parameters())
 
 
 @torch.no_grad()

@@ -89,6 +89,10 @@ class Form(ABC):
             addend: one of those that `addends` gives; None for none.
         """
 
+    def unwatched(self) -> "Form":
+        """The same matrices, whose products nobody takes note of."""
+        return self
+
     @abstractmethod
     def matmul_each(self, x: Tensor, addends: Tensor) -> tuple[Tensor, ...]:
         """`x_g W_g^T + addends_g` for each g; x is `[G, B, in]`, addends `[G, B, out]` or a 0."""

@@ -1,5 +1,6 @@
 """The member of a parametrization that is nearest to given matrices."""
 
+import copy
 from collections.abc import Iterable, Iterator
 
 import torch
@@ -78,7 +79,8 @@ def convert_weight(
     except SlotError as error:
         raise SlotError(f"{name}: {kind_of(type(parametrization))}: {error}") from error
     if earlier is not None:
-        earlier = earlier.to("cpu", torch.float64)
+        # A module is moved in place, and this one is the caller's.
+        earlier = copy.deepcopy(earlier).to("cpu", torch.float64)
     target = Target(
         slot=real,
         weight=matrices,

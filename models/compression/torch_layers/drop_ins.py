@@ -41,7 +41,7 @@ def is_replaceable(layer: nn.Module) -> bool:
 
 
 def drop_in(name: str, layer: nn.Module, inputs: StructuredInputs) -> nn.Module:
-    """A drop-in with the layer's numbers, in its type and on its device.
+    """A drop-in with the layer's numbers, in its type, on its device, and as trainable.
 
     Raises:
         ConversionError: numbers are not finite, or the layer has projections; names it.
@@ -52,8 +52,6 @@ def drop_in(name: str, layer: nn.Module, inputs: StructuredInputs) -> nn.Module:
     if not like.is_floating_point():
         raise ConversionError(f"{name} has type {like.dtype}; allowed are floating point numbers")
     made = _DROP_INS[type(layer)](name, layer, inputs)
-    for parameter in made.parameters():
-        parameter.requires_grad_(like.requires_grad)
     return made.to(like.device, like.dtype).train(layer.training)
 
 
@@ -61,10 +59,14 @@ def _linear(_name: str, layer: nn.Linear, _inputs: StructuredInputs) -> Compress
     slot = Slot(out_features=layer.out_features, in_features=layer.in_features)
     # torch declares the bias as a parameter, but it may be None.
     bias = layer.state_dict().get("bias")
-    return CompressedLinear(
+    made = CompressedLinear(
         _dense(slot, layer.weight.unsqueeze(0)),
         None if bias is None else nn.Parameter(bias.detach().clone()),
     )
+    made.linear.requires_grad_(layer.weight.requires_grad)
+    if made.bias is not None:
+        made.bias.requires_grad_(layer.bias.requires_grad)
+    return made
 
 
 def _recurrent(name: str, layer: nn.RNNBase, inputs: StructuredInputs) -> CompressedRecurrent:
@@ -73,7 +75,7 @@ def _recurrent(name: str, layer: nn.RNNBase, inputs: StructuredInputs) -> Compre
     size, gates = weights.hidden_size, weights.gates
     stack = Slot(out_features=size, in_features=size, gates=gates, layers=len(weights.inputs))
     nonlinearity: Any = getattr(layer, "nonlinearity", "tanh")
-    return _RECURRENT[weights.cell](
+    made = _RECURRENT[weights.cell](
         _dense(stack, weights.recurrent),
         [_input(weights, place, inputs) for place in range(len(weights.inputs))],
         [_cell(weights, place, nonlinearity) for place in range(len(weights.inputs))],
@@ -81,6 +83,23 @@ def _recurrent(name: str, layer: nn.RNNBase, inputs: StructuredInputs) -> Compre
         batch_first=layer.batch_first,
         dropout=layer.dropout,
     )
+    _train_alike_(made, layer)
+    return made
+
+
+def _train_alike_(made: CompressedRecurrent, layer: nn.RNNBase) -> None:
+    """Make trainable what comes of a trainable tensor of torch's, and nothing else, in place."""
+    recurrent = [parameters[1] for parameters in layer.all_weights]
+    # The matrices of all layers are one parameter.
+    made.recurrent.requires_grad_(any(weight.requires_grad for weight in recurrent))
+    for inputs, cell, (weight, _, *biases) in zip(
+        made.inputs, made.cells, layer.all_weights, strict=True
+    ):
+        inputs.requires_grad_(weight.requires_grad)
+        if biases:
+            inputs.get_parameter("bias").requires_grad_(any(bias.requires_grad for bias in biases))
+            # A cell's own bias is a part of the second one.
+            cell.requires_grad_(biases[1].requires_grad)
 
 
 def _input(weights: RecurrentWeights, place: int, inputs: StructuredInputs) -> InputLayer:

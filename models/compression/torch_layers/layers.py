@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from typing import ClassVar, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from models.architectures.inputs import InputLayer
 from models.architectures.recurrent_network import Cell, RecurrentLayers
 from models.backends.call import State
+from models.compression.moments import WatchedForm
 from models.errors import InputError
 from models.linear import StructuredLinear
 
@@ -107,13 +109,38 @@ class CompressedRecurrent(RecurrentLayers):
     def _packed(self, packed: PackedSequence, hx: Hidden | None) -> tuple[PackedSequence, Hidden]:
         x, lengths = pad_packed_sequence(packed)
         state = self._state(hx, x, single=False)
-        outputs, ends = self.run_layers(x, state, lengths.to(x.device))
+        if isinstance(self.recurrent.cached_form, WatchedForm):
+            outputs, ends = self._run_apart(x, state, lengths)
+        else:
+            outputs, ends = self.run_layers(x, state, lengths.to(x.device))
         order = packed.sorted_indices
         if order is not None:
             outputs, lengths = outputs[:, order], lengths[order.cpu()]
         data = pack_padded_sequence(outputs, lengths).data
         result = PackedSequence(data, packed.batch_sizes, order, packed.unsorted_indices)
         return result, _joined(ends)
+
+    def _run_apart(
+        self, x: Tensor, state: Sequence[State], lengths: Tensor
+    ) -> tuple[Tensor, list[State]]:
+        """As `run_layers`, sequences of one length at a time, so that no matrix reads padding."""
+        places = [
+            (lengths == length).nonzero().flatten() for length in sorted(set(map(int, lengths)))
+        ]
+        outputs: list[Tensor] = []
+        ends: list[list[State]] = []
+        for chosen in places:
+            steps, here = int(lengths[chosen[0]]), chosen.to(x.device)
+            own = [tuple(part[here] for part in parts) for parts in state]
+            states, last = self.run_layers(x[:steps, here], own)
+            outputs.append(F.pad(states, (0, 0, 0, 0, 0, len(x) - steps)))
+            ends.append(last)
+        order = torch.cat(places).argsort().to(x.device)
+        joined = [
+            tuple(torch.cat(part)[order] for part in zip(*cell, strict=True))
+            for cell in zip(*ends, strict=True)
+        ]
+        return torch.cat(outputs, dim=1)[:, order], joined
 
     def _state(self, hx: Hidden | None, x: Tensor, *, single: bool) -> list[State]:
         """Each cell's, parts `[B, n]`."""

@@ -32,7 +32,8 @@ def plain_network(network: Network, spec: ModelSpec) -> nn.Module:
 def plain_module(spec: ModelSpec, state: Mapping[str, Tensor]) -> nn.Module:
     """The same of tensors that `to_torch` gave for a model of this spec."""
     module = _MODULES[type(spec.architecture)](spec.architecture, spec.signature, state)
-    module.load_state_dict(state)
+    # Modules begin in torch's default type, to which loading would round the numbers.
+    module.to(state["readout.weight"].dtype).load_state_dict(state)
     return module.eval()
 
 

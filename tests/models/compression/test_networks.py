@@ -272,6 +272,20 @@ def test_networks_of_rising_counts_lose_less_and_less() -> None:
     assert max(errors[-1]) < 1e-12
 
 
+def test_an_earlier_network_is_left_as_it_is() -> None:
+    spec = spec_of(Gru(hidden_size=8))
+    small, large = (spec.model_copy(update={"parametrization": LowRank(d=d)}) for d in (2, 4))
+    network = trained(spec, dtype=torch.float32)
+    earlier, _ = convert(network, small)
+    state = {name: tensor.clone() for name, tensor in earlier.state_dict().items()}
+    convert(network, large, earlier=earlier)
+    assert {tensor.dtype for tensor in earlier.state_dict().values()} == {torch.float32}
+    assert all(torch.equal(state[name], each) for name, each in earlier.state_dict().items())
+    x = batch(dtype=torch.float32)
+    loaded = load(save_bytes(earlier, small)).module.eval()
+    torch.testing.assert_close(loaded(x), earlier.eval()(x), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_converted_in_double_and_stored_in_its_own(dtype: torch.dtype) -> None:
     weight = gaussian(8, 8).to(dtype)

@@ -3,16 +3,21 @@
 import copy
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import prune
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from models import compress
 from models.architectures import Gru, Highway, Lstm, Mlp, Resnet, Rnn
-from models.compression import from_torch, replace_layers, to_torch
+from models.compression import from_torch, plain_network, replace_layers, to_torch
+from models.compression.moments import moments_of
+from models.compression.parts import structured_parts
+from models.compression.torch_layers.drop_ins import drop_in
 from models.compression.torch_layers.layers import CompressedLSTM, CompressedRecurrent
 from models.errors import ConversionError, InputError, SlotError
 from models.kernels.library import library
@@ -400,3 +405,210 @@ def test_an_unknown_choice_of_inputs_is_refused(inputs: Any) -> None:
 def test_what_is_no_parametrization_is_refused(choice: Any) -> None:
     with pytest.raises(ConversionError, match=f"^{re.escape(repr(choice))} is no parametrization"):
         compress(nn.GRU(4, 8), choice)
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_each_module_stays_in_its_own_mode(calibrated: bool) -> None:
+    plain = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 4)).train()
+    plain[1].eval()
+    plain[2].eval()
+    ours, _ = compress(plain, LowRank(d=2), calibration=torch.randn(8, 4) if calibrated else None)
+    modes = [{part.training for part in child.modules()} for child in ours.children()]
+    assert (ours.training, *modes) == (True, {True}, {False}, {False})
+    assert [child.training for child in plain] == [True, False, False]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "architecture", [Gru(hidden_size=6, reset="after"), Lstm(hidden_size=6), Mlp(hidden_size=6)]
+)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_plain_network_has_the_type_of_its_numbers(architecture: Any, dtype: torch.dtype) -> None:
+    spec = ModelSpec(
+        architecture=architecture,
+        parametrization=Dense(),
+        signature=Signature(input_size=3, sequence_length=5, output_size=4),
+    )
+    network = trained(spec, dtype=dtype)
+    plain, state = plain_network(network, spec), to_torch(network, spec)
+    assert all(torch.equal(tensor, state[name]) for name, tensor in plain.state_dict().items())
+    assert {tensor.dtype for tensor in plain.state_dict().values()} == {dtype}
+    x = sequences().to(dtype)
+    assert plain(x).dtype == dtype
+    if dtype == torch.float64:
+        torch.testing.assert_close(plain(x), network(x), rtol=0, atol=1e-12)
+
+
+def test_what_was_frozen_within_a_layer_stays_frozen_alone() -> None:
+    def trainable(layer: nn.Module) -> dict[str, bool]:
+        ours, _ = compress(layer, LowRank(d=2))
+        return {name: one.requires_grad for name, one in ours.named_parameters()}
+
+    frozen = nn.Linear(8, 8)
+    frozen.weight.requires_grad_(False)
+    assert trainable(frozen) == {"bias": True, "linear.left": False, "linear.right": False}
+    frozen.weight.requires_grad_(True)
+    frozen.bias.requires_grad_(False)
+    assert trainable(frozen) == {"bias": False, "linear.left": True, "linear.right": True}
+    layer = nn.GRU(8, 8, num_layers=2)
+    for name in ("weight_ih_l1", "bias_ih_l0", "bias_hh_l1"):
+        layer.get_parameter(name).requires_grad_(False)
+    expected = dict.fromkeys(trainable(nn.GRU(8, 8, num_layers=2)), True)
+    # What torch keeps as two vectors is one, and trains with either of them.
+    expected |= {"inputs.1.weight": False, "cells.1.candidate_bias": False}
+    assert trainable(layer) == expected
+    for name, parameter in layer.named_parameters():
+        parameter.requires_grad_(name.startswith("bias"))
+    assert {name for name, trains in trainable(layer).items() if trains} == {
+        f"{part}.{place}"
+        for part, place in (
+            ("inputs", "0.bias"),
+            ("inputs", "1.bias"),
+            ("cells", "0.candidate_bias"),
+            ("cells", "1.candidate_bias"),
+        )
+    }
+
+
+def test_numbers_of_frozen_layers_count_too() -> None:
+    module = nn.Sequential(nn.Linear(8, 8).requires_grad_(False), nn.Linear(8, 4))
+    ours, report = compress(module, {"0": {"kind": "low_rank", "d": 2}})
+    (row,) = report.layers
+    assert (row.parameters_before, row.parameters_after) == (64, 32)
+    assert report.parameters_before == sum(p.numel() for p in module.parameters())
+    assert report.parameters_after == sum(p.numel() for p in ours.parameters())
+
+
+def matrix(compressed: nn.Module) -> Tensor:
+    """The first one."""
+    return next(iter(structured_parts(compressed).values())).dense_weight()[0]
+
+
+class Reading(nn.Module):
+    """Reads the weight of its layer, and then calls the layer or not."""
+
+    def __init__(self, *, reads: bool, calls: bool = True) -> None:
+        super().__init__()
+        self.layer = nn.Linear(16, 16)
+        self.reads, self.calls = reads, calls
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.reads:
+            x = x.to(self.layer.weight.dtype)
+        return self.layer(x) if self.calls else nn.functional.linear(x, self.layer.weight)
+
+
+def test_a_weight_that_is_read_has_not_read_the_identity() -> None:
+    reading, blind = Reading(reads=True), Reading(reads=False)
+    reading.load_state_dict(blind.state_dict())
+    x = 0.03 * torch.randn(64, 2) @ torch.randn(2, 16)
+    found, expected = (compress(each, LowRank(d=2), calibration=x)[1] for each in (reading, blind))
+    assert found == expected
+    assert found.layers[0].output_error == pytest.approx(0, abs=1e-4)
+
+
+def test_a_matrix_that_saw_no_input_is_fitted_by_its_weights() -> None:
+    module = Reading(reads=True, calls=False)
+    ours, report = compress(module, LowRank(d=4), calibration=torch.randn(9, 16))
+    assert report.layers[0].output_error is None
+    assert report.output_error is not None
+    other, _ = compress(module, LowRank(d=4))
+    assert torch.equal(matrix(ours), matrix(other))
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_moments_of_a_transformer_are_those_of_its_layers_inputs(fast: bool) -> None:
+    plain = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True).eval()
+    x = torch.randn(8, 5, 3) @ torch.randn(3, 16)
+    read: list[Tensor] = []
+    handle = plain.linear1.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    plain(x)
+    handle.remove()
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(fast)
+    try:
+        ours, report = compress(plain, LowRank(d=4), include=["linear1"], calibration=x)
+        assert torch.backends.mha.get_fastpath_enabled() == fast
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+    whole = nn.functional.linear(read[0], plain.linear1.weight)
+    lost = nn.functional.linear(read[0], matrix(ours)) - whole
+    error = float((lost.norm() / whole.norm()).detach())
+    assert report.layers[0].output_error == pytest.approx(error, rel=1e-4)
+
+
+@pytest.mark.parametrize("how", [compress, replace_layers])
+def test_a_layer_with_hooks_is_refused(how: Callable[..., Any]) -> None:
+    pruned = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    prune.l1_unstructured(pruned[1], "weight", amount=0.5)
+    with pytest.raises(ConversionError, match=r"1 has hooks.* permanent .* exclude = \['1'\]"):
+        how(pruned, LowRank(d=2))
+    how(pruned, LowRank(d=2), exclude=["1"])
+    prune.remove(pruned[1], "weight")
+    how(pruned, LowRank(d=2))
+    doubled = nn.Linear(4, 4)
+    doubled.register_forward_hook(lambda *given: 2 * given[2])
+    with pytest.raises(ConversionError, match="the module has hooks"):
+        how(doubled, LowRank(d=2))
+
+
+@dataclass
+class Answer:
+    states: list[Tensor]
+    steps: int = 0
+
+
+class Answering(nn.Module):
+    """Answers in a form of its own, and with zeros where its layer is not torch's."""
+
+    def __init__(self, answer: Callable[[Tensor], Any], *, only_torch: bool = False) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.answer, self.only_torch = answer, only_torch
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Any:
+        self.calls += 1
+        known = type(self.layer) is nn.Linear or not self.only_torch
+        return self.answer(self.layer(x) * known)
+
+
+def test_output_errors_are_against_the_module_itself_in_whatever_it_answers() -> None:
+    x = torch.randn(5, 8)
+    module = Answering(lambda y: y, only_torch=True)
+    assert compress(module, Dense(), calibration=x)[1].output_error == pytest.approx(1)
+    assert float(module.calls) == 0
+    errors: list[float | None] = []
+    for answer in (lambda y: y, lambda y: Answer([y]), lambda y: {"y": (y, None)}):
+        torch.manual_seed(0)
+        module = Answering(answer)
+        errors.append(compress(module, LowRank(d=2), calibration=x)[1].output_error)
+    assert errors[0] == errors[1] == errors[2]
+    assert errors[0] is not None
+    assert errors[0] > 0.01
+    nothing = Answering(lambda y: [float(y.sum()), None])
+    _, report = compress(nothing, LowRank(d=2), calibration=x)
+    assert report.output_error is None
+    assert report.layers[0].output_error is not None
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("layer", LAYERS)
+def test_packed_sequences_are_watched_without_their_padding(
+    layer: str, form: str, batch_first: bool
+) -> None:
+    plain = LAYERS[layer](3, 6, batch_first=batch_first, **FORMS[form])
+    watched = drop_in("layer", plain, "all")
+    ragged = [torch.randn(steps, 3) for steps in (2, 9, 1, 2)]
+    packed = pack_sequence(ragged, enforce_sorted=False)
+    moments, (outputs, ends) = moments_of(watched, packed)
+    expected = {name: torch.zeros_like(each) for name, each in moments.items()}
+    for sequence in ragged:
+        alone, _ = moments_of(watched, pack_sequence([sequence]))
+        for name, each in alone.items():
+            expected[name] += len(sequence) * each / sum(map(len, ragged))
+    close(moments, expected)
+    states, last = plain(packed)
+    close(pad_packed_sequence(outputs), pad_packed_sequence(states))
+    close(ends, last)
