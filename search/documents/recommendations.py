@@ -19,7 +19,10 @@ class Choice(Spec):
 
 
 class Recommendation(Spec):
-    """Points of a front that are worth a look: validation data choose them and judge them."""
+    """Points of a front that are worth a look: validation data choose them and judge them.
+
+    Those in the region of interest where there are any, each by its mean over seeds.
+    """
 
     trial: int = Field(
         description="that of the first rule that gives one: smallest_within_noise, knee, "

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from search.documents.objectives import OBJECTIVE_KINDS, ObjectiveKind
-from search.samplers import NO_LIMIT
+from search.samplers import NO_LIMIT, stands
 from search.stopping import Curve, Standings, best_so_far, log_error
 from search.studies import Objective, StudySpec
 from search.tasks import Metric
@@ -154,16 +154,11 @@ def _standings(session: Session, study: StudyRecord, spec: StudySpec) -> Standin
             number=trial.number,
             errors=best_so_far([_log_error(value, spec.task.metric, study) for value in values]),
             costs=costs,
-            is_finished=_stands(trial) and len(values) >= spec.budget.epochs,
+            is_finished=stands(trial) and len(values) >= spec.budget.epochs,
             ended_after=spent if trial.finished_at is not None else None,
         )
     reference = _reference(study, spec, trials)
     return Standings(curves, reference=reference, epochs=spec.budget.epochs, seed=spec.seed)
-
-
-def _stands(trial: TrialSummary) -> bool:
-    """Whether it is complete and breaks no limit, as may be found later: on a front it may be."""
-    return trial.state == TrialState.COMPLETE and trial.violation is None
 
 
 def _by_end(trial: TrialSummary) -> tuple[float, int]:
@@ -216,7 +211,7 @@ def _reference(
     """
     assert study.reference_point is not None
     point, metric = study.reference_point, spec.task.metric
-    is_reached = not all(map(spec.region.is_outside, filter(_stands, trials)))
+    is_reached = not all(map(spec.region.is_outside, filter(stands, trials)))
     bounded = () if is_reached else spec.region.ends.keys()
     costs: list[float] = []
     for kind in _costing(spec.objectives):

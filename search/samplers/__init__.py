@@ -12,6 +12,7 @@ from search.samplers.freeze_thaw import FreezeThaw
 from search.samplers.gp import Gp
 from search.samplers.grid import Grid
 from search.samplers.known_cost import KnownCost
+from search.samplers.modelling.candidates import stands
 from search.samplers.nsga2 import Nsga2
 from search.samplers.nsga3 import Nsga3
 from search.samplers.pausing.rank_prior import ranks_of
@@ -59,4 +60,5 @@ __all__ = [
     "Tpe",
     "distribution_of",
     "ranks_of",
+    "stands",
 ]

@@ -15,6 +15,7 @@ from search.samplers.modelling.gaussian_process import Array
 from search.samplers.sampler import SamplerContext
 from search.spaces import DrawnTrial, NamedSource, PinnedSource, Scalar, Source, margins
 from storage.records import Json, TrialRecord, TrialState
+from storage.repositories.trial_summaries import TrialSummary
 
 _DRAWS_TO_SPREAD = 8
 _RANDOM_CANDIDATES = 150
@@ -143,7 +144,7 @@ def is_own(trial: TrialRecord) -> bool:
     return trial.number >= 0
 
 
-def stands(trial: TrialRecord) -> bool:
+def stands(trial: TrialRecord | TrialSummary) -> bool:
     """Whether a trial is complete and may be on a front: no limit was found broken later."""
     return trial.state is TrialState.COMPLETE and trial.violation is None
 

@@ -46,7 +46,7 @@ def attempt_log(path: Path, *, range_header: str | None) -> Response:
 
 
 def sent_log(store: ArtifactStore, sent: AttemptLogRecord, *, range_header: str | None) -> Response:
-    """A log that was sent here as an answer; as a whole, one that lacks its beginning says so.
+    """A log that was sent here, as an answer; a whole one begins with a notice of what was cut.
 
     Raises:
         ArtifactNotFound: a newer one took its place in this moment.

@@ -23,24 +23,28 @@ def remove_inserted_casts(made: ModelProto, model: ModelProto) -> None:
 def _remove(graph: GraphProto, own: set[str]) -> None:
     """`own` are the names of the model as it was: of a cast between two of them both stay."""
     same: dict[str, str] = {}
+
+    def final(name: str) -> str:
+        while name in same:
+            name = same[name]
+        return name
+
     kept: list[NodeProto] = []
     for node in graph.node:
         if node.op_type == "Cast" and node.name.startswith(_INSERTED):
-            read, made = (same.get(name, name) for name in (node.input[0], node.output[0]))
-            if made not in own:
-                same[made] = read
-                continue
-            if read not in own:
-                same = {name: made if to == read else to for name, to in same.items()}
-                same[read] = made
+            read, made = final(node.input[0]), final(node.output[0])
+            gone, stays = (read, made) if made in own else (made, read)
+            if gone not in own:
+                same[gone] = stays
                 continue
         kept.append(node)
-    there = {same.get(name, name) for name in defined(graph)}
+    there = {final(name) for name in defined(graph)}
     for name in there - own:
         if (plain := name.removeprefix(_INSERTED)) in own - there:
-            same = {old: plain if to == name else to for old, to in same.items()} | {name: plain}
+            same[name] = plain
+    renamed = {name: final(name) for name in same}
     for node in kept:
-        rename_reads(node, same)
-        node.output[:] = [same.get(name, name) for name in node.output]
+        rename_reads(node, renamed)
+        node.output[:] = [renamed.get(name, name) for name in node.output]
     del graph.node[:]
     graph.node.extend(kept)
