@@ -24,6 +24,9 @@ def _plain(url: str) -> str:
         if host is not None and "[" in parts.netloc:
             # Later versions of IP have names in brackets, which nothing else can read.
             IPv6Address(host)
+            after = parts.netloc.rpartition("]")[2]
+            if after and not after.startswith(":"):
+                raise ValueError(f"{after!r} follows the address")
     except ValueError as error:
         raise ValueError(f"{url!r} is no URL: {error}") from error
     if parts.scheme not in _SCHEMES or not host:

@@ -38,11 +38,13 @@ def numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
         if nul >= 0:
             raise DataError(f"line {number} holds a NUL byte, at byte {nul + 1}; is this text?")
         try:
-            yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            # Decoded with the mark, for the place in an error to count it as an editor does.
+            text = raw.decode()
         except UnicodeDecodeError as error:
             raise DataError(
                 f"line {number} is not UTF-8: byte {error.start + 1} is {raw[error.start]:#04x}"
             ) from error
+        yield number, text.removeprefix("\ufeff") if number == 1 else text
 
 
 def is_number(cell: str) -> bool:

@@ -21,6 +21,13 @@ WRITE_EVERY_SECONDS: Final = 1.0
 _SILENT_SECONDS: Final = 10.0
 """A process that has written nothing for so long is not there any more."""
 
+_SUFFIXES: Final = {
+    "counter": ("_total", "_created"),
+    "gauge": ("",),
+    "histogram": ("_bucket", "_sum", "_count", "_created"),
+}
+"""What the samples of a family are called, after its name."""
+
 _Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 
 
@@ -55,8 +62,7 @@ class WithPeers(Collector):
         for family in self._own():
             others = there if family.type == "gauge" else _summed((ended, there))
             own = {_key(sample): sample for sample in family.samples}
-            names = {sample.name for sample in family.samples}
-            missing = {key for key in others if key[0] in names} - own.keys()
+            missing = {key for key in others if _is_of(key[0], family)} - own.keys()
             family.samples = [
                 sample._replace(value=sample.value + others.get(key, 0.0))
                 for key, sample in own.items()
@@ -86,6 +92,11 @@ class WithPeers(Collector):
                 }
                 (there if is_there else ended).append(found)
         return _summed(ended), _summed(there)
+
+
+def _is_of(name: str, family: Metric) -> bool:
+    """Whether samples of this name are a family's, of which this process may have none yet."""
+    return name in {family.name + suffix for suffix in _SUFFIXES[family.type]}
 
 
 def _key(sample: Sample) -> _Key:

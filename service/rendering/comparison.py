@@ -72,11 +72,13 @@ class Comparison:
             quality = entry[1].values.quality
             return entry[1].values.parameters, float("inf") if quality is None else sign * quality
 
-        best = float("inf")
+        best, leader = float("inf"), None
         points: list[ComparedPoint] = []
         for one, point in sorted(found, key=cost):
-            _, quality = cost((one, point))
-            leads = self.metric is not None and quality < best
-            best = min(best, quality)
+            _, quality = own = cost((one, point))
+            # Another study's point with the same numbers is as good.
+            leads = self.metric is not None and (quality < best or own == leader)
+            if leads:
+                best, leader = quality, own
             points.append(ComparedPoint(one.study, point, leads))
         return points

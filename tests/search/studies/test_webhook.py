@@ -33,6 +33,7 @@ def test_a_webhook_stays_as_it_was_written(url: str) -> None:
         ("https://[::1/", "no URL"),
         ("https://[v1.example.net]/hook", "no URL"),
         ("https://[1.2.3.4]/hook", "no URL"),
+        ("https://[2606:4700::1111]example.org/hook", "no URL: 'example.org' follows the address"),
         ("https://example.org/#top", "fragment"),
         ("https://exa\nmple.org/", "printable ASCII"),
         ("https://example.org\\@elsewhere/", "printable ASCII"),

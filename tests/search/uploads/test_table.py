@@ -195,6 +195,7 @@ def test_a_word_above_other_words_is_a_class(first: str) -> None:
         ),
         (b"a,1\nb,\x002\n", {}, "line 2 holds a NUL byte, at byte 3"),
         ("a,1\nä,2\n".encode("latin-1"), {}, "line 2 is not UTF-8: byte 1 is 0xe4"),
+        (b"\xef\xbb\xbfa\xe4,1\nb,2\n", {}, "line 1 is not UTF-8: byte 5 is 0xe4"),
         (GOOD.decode().encode("utf-16"), {}, "line 1"),
         (b"a;1;2\nb;3;4\n", {}, "must be separated by commas; found are semicolons"),
         (b"a,1\nb,1;5\n", {}, "found are semicolons"),

@@ -43,4 +43,8 @@ def test_counts_of_all_processes_are_added_up(tmp_path: Path) -> None:
             os.utime(file, (long_ago, long_ago))
         assert value(one, "reflectory_http_requests_total", **studies) == 4
         assert value(one, "reflectory_http_request_seconds_count", route="/v1/studies") == 4
+    # One that has answered nothing yet knows what the others have.
+    with TestClient(create_app(site.settings), base_url="http://localhost") as fresh:
+        assert value(fresh, "reflectory_http_requests_total", **studies) == 4
+        assert value(fresh, "reflectory_http_request_seconds_count", route="/v1/studies") == 4
     site.close()

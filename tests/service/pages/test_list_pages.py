@@ -144,6 +144,15 @@ def test_fronts_stand_side_by_side(client: TestClient, site: Site) -> None:
     assert studies_on(answer.text) == [study.id for study in reversed(studies)]
 
 
+def test_points_that_are_equal_are_all_best(client: TestClient, site: Site) -> None:
+    studies = [site.study(name=f"study {number}") for number in range(3)]
+    for study, quality in zip(studies, (0.9, 0.8, 0.9), strict=True):
+        site.run(study)
+        site.trial(study, 0, quality=quality, throughput=50.0)
+    answer = client.get("/compare", params={"studies": [study.id for study in studies]})
+    assert answer.text.count('<tr class="leads">') == 2
+
+
 def test_what_does_not_compare_is_said(client: TestClient, site: Site) -> None:
     one = site.study()
     other = site.study(task={"kind": "addition"})
