@@ -73,6 +73,11 @@ class Cell(Spec):
         exclude_if=_is_default,
         description="architecture and parametrization, where a search chose them",
     )
+    trials: int | None = Field(
+        default=None,
+        exclude_if=_is_default,
+        description="of a search, as many as ended; null: 30, or no search",
+    )
     seconds: float = Field(description="of device time")
     machine: str
     commit: str = Field(description="of the program that asked")

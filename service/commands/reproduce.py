@@ -10,7 +10,7 @@ import typer
 
 from search.documents.papers import TableDocument
 from search.errors import UnknownName
-from search.papers import TABLES, rows_named
+from search.papers import SEARCH_BUDGET, TABLES, rows_named
 from search.papers.cells import BadResults, Cell, append_cell, read_cells
 from service.commands.connection import Asked, asking, complain
 from service.commands.reproduction.markdown import document_of
@@ -50,8 +50,8 @@ def reproduce(
         bool,
         typer.Option(
             "--searched",
-            help="The searched rows too: what a study of 30 trials finds within the parameters of "
-            "the largest system.",
+            help=f"The searched rows too: the best of {SEARCH_BUDGET}, of a study within the "
+            "parameters of the largest system.",
         ),
     ] = False,
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="Trainings of each row.")] = 5,

@@ -77,8 +77,8 @@ class Result:
 
     @property
     def networks(self) -> str:
-        """What a search chose, by seed."""
-        return ", ".join(cell.network for cell in self.cells if cell.network) or NONE
+        """What a search chose, by seed, and of how many trials."""
+        return ", ".join(map(_network, self.cells)) if self.cells else NONE
 
     @property
     def _parameters(self) -> str:
@@ -250,6 +250,11 @@ _FORMS: Mapping[type, Callable[[Claim], str]] = {
     Reaches: _reaching,
     Fails: _failing,
 }
+
+
+def _network(cell: Cell) -> str:
+    found = cell.network or NONE
+    return found if cell.trials is None else f"{found}, of {cell.trials} trials"
 
 
 def _count(value: int | str) -> str:

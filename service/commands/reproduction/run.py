@@ -179,6 +179,7 @@ class Reproduction:
         machines = {self._model_of(attempt.machine) for attempt in found.attempts}
         trained = self.client.metrics(one.study.id, found.number)
         is_failure = found.test_quality is None and not unfinished
+        is_search = row.system == SEARCHED
         cell = Cell(
             table=plan.table,
             row=row.key,
@@ -191,11 +192,8 @@ class Reproduction:
             updates=round(row.updates * found.epochs_trained / epochs),
             epochs=found.epochs_trained,
             parameters=found.values.parameters,
-            network=(
-                f"{found.architecture} × {found.parametrization}"
-                if row.system == SEARCHED
-                else None
-            ),
+            network=f"{found.architecture} × {found.parametrization}" if is_search else None,
+            trials=one.study.progress.trials.ended if is_search else None,
             seconds=round(_seconds(one.study), 1),
             machine=", ".join(sorted(machines)),
             commit=_commit(),

@@ -42,6 +42,20 @@ def test_a_searched_row_is_within_the_largest_system(table: Table, entry: RowEnt
     assert entry.claim is None or entry.claim.direction == entry.direction
 
 
+def test_a_search_that_would_take_long_begins_no_trial_after_four_device_hours() -> None:
+    (words,) = of("ptb-words")
+    (rows,) = (entry for entry in of("sequences") if entry.key == "rows/searched")
+    assert StudySpec.model_validate(words.spec).budget.device_hours == 4
+    assert StudySpec.model_validate(rows.spec).budget.device_hours is None
+    # What has begun comes to its end, and takes no longer than the largest system.
+    largest = max(
+        entry.predicted_seconds
+        for entry in TABLES["ptb-words"].document().entries
+        if entry.parameters == words.parameters and entry.system != SEARCHED
+    )
+    assert words.predicted_seconds == pytest.approx(4 * 3600 + largest)
+
+
 def test_its_claim_is_the_best_that_is_printed() -> None:
     gun_point = next(entry for entry in of("ucr") if entry.key == "GunPoint/searched")
     assert (gun_point.claim and gun_point.claim.value, gun_point.parameters) == (0.96, 5667)

@@ -225,6 +225,7 @@ def test_a_search_brings_the_best_network_also_where_nothing_is_claimed(
     assert cell.network == f"{best.architecture} × {best.parametrization}"
     (result,) = results_of(TABLES["addition"].document(), [row], [cell])
     assert f"{cell.parameters:,} of {row.parameters:,}" in result.texts()
+    assert (cell.trials, result.networks) == (3, f"{cell.network}, of 3 trials")
 
 
 def test_a_study_that_somebody_cancelled_is_said_to_have_no_result(
