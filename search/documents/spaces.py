@@ -125,3 +125,7 @@ class DryRun(SpaceDescription):
     memory: SpaceMemory | None = Field(
         description="what they are predicted to take; servers that predict nothing do not send it"
     )
+    trials: int | None = Field(
+        default=None, description="of the budget, its default included; null from older servers"
+    )
+    epochs: int | None = Field(default=None, description="of a trial, likewise")

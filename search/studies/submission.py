@@ -180,7 +180,12 @@ def dry_run(
             ),
         }
     )
-    return DryRun(**vars(described), memory=space_memory(spec, space, places))
+    return DryRun(
+        **vars(described),
+        memory=space_memory(spec, space, places),
+        trials=spec.budget.trials,
+        epochs=spec.budget.epochs,
+    )
 
 
 def completed(database: Database, spec: StudySpec, sources: DataSources) -> StudySpec:

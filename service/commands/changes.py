@@ -64,9 +64,7 @@ def priority(
     ],
 ) -> None:
     """Let a study come before others, or after them, where slots become free."""
-    _show_if_changed(
-        asked, asked.client.change_priority(study_id, number), "moved", "studies that go on"
-    )
+    _show(asked, asked.client.change_priority(study_id, number))
 
 
 @asking

@@ -71,15 +71,14 @@ def show(asked: Asked, study_id: StudyArgument) -> None:
 
 
 def _dry_run(client: Client, document: Mapping[str, Any], answer: DryRun) -> Table:
-    return dry_run_table(answer, f"time: {_time_of(client, document)}")
+    return dry_run_table(answer, f"time: {_time_of(client, document, answer)}")
 
 
-def _time_of(client: Client, document: Mapping[str, Any]) -> str:
+def _time_of(client: Client, document: Mapping[str, Any], answer: DryRun) -> str:
     """How long a study may take, by the newest study of the same task."""
-    budget, task = (_part(document, name) for name in ("budget", "task"))
-    trials, epochs, kind = budget.get("trials"), budget.get("epochs"), task.get("kind")
-    if not isinstance(trials, int) or not isinstance(epochs, int):
-        return "not known, for the document names no budget.trials and budget.epochs"
+    trials, epochs, kind = answer.trials, answer.epochs, document["task"]["kind"]
+    if trials is None or epochs is None:
+        return "not known, for the server does not say how many trials there are"
     for study in islice(client.studies(), _LOOKED_AT):
         done, seconds = study.progress.epochs_trained, study.progress.wall_seconds
         if study.spec.get("task", {}).get("kind") == kind and done and seconds > 0:
@@ -89,11 +88,6 @@ def _time_of(client: Client, document: Mapping[str, Any]) -> str:
                 f"{described(study)}"
             )
     return f"not known until the first trial: no study of the task {kind} has run here"
-
-
-def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = document.get(name)
-    return cast("Mapping[str, Any]", part) if isinstance(part, Mapping) else dict[str, Any]()
 
 
 def read_spec(path: Path) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from tests.references.markdown import table, written_by
 _DATA_DIR = Path("DATA_DIR")
 _HEAD = """\
 Settings are read from the environment by `reflectory serve`. The options `--data-dir`, `--host`,
-`--port`, `--apis`, `--workers`, `--slots-per-gpu` and `--executor` set the same. In defaults,
-`DATA_DIR` is the data directory.
+`--port`, `--apis`, `--workers`, `--slots-per-gpu`, `--slot-memory` and `--executor` set the same.
+In defaults, `DATA_DIR` is the data directory.
 
 Commands that speak to a server read two variables more: `REFLECTORY_SERVER` names the server, and
 `REFLECTORY_KEY` holds the key to one that asks for a key.

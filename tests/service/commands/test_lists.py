@@ -172,7 +172,7 @@ def test_a_study_that_goes_on_is_not_deleted(site: Site, studies: list[StudyReco
     assert f"reflectory cancel {studies[2].id[:8]}" in refused.output
 
 
-@pytest.mark.parametrize("words", [("pause",), ("resume",), ("cancel", "--yes"), ("priority", "5")])
+@pytest.mark.parametrize("words", [("pause",), ("resume",), ("cancel", "--yes")])
 def test_what_comes_to_nothing_is_said(
     site: Site, studies: list[StudyRecord], words: tuple[str, ...]
 ) -> None:
@@ -181,6 +181,14 @@ def test_what_comes_to_nothing_is_said(
     assert said.exit_code == 1
     assert "it is finished" in " ".join(said.stderr.split())
     assert said.stdout == ""
+
+
+def test_a_study_that_has_ended_keeps_the_priority_that_it_is_given(
+    site: Site, studies: list[StudyRecord]
+) -> None:
+    """With a larger budget it goes on, and then it counts."""
+    assert "is finished" in printed(site, "priority", studies[0].id, "5")
+    assert json.loads(printed(site, "show", studies[0].id, "--json"))["spec"]["priority"] == 5
 
 
 def test_what_fits_several_is_refused_with_all_of_them(site: Site) -> None:

@@ -17,7 +17,8 @@ from service.cli import application
 from service.client import Client
 from service.commands.shown.plotted import front_plot
 from service.commands.shown.tables import front_table
-from storage.records import StudyRecord
+from storage.records import StudyRecord, TrialState
+from storage.repositories.studies import Studies
 from tests.service.command_line import called, printed, served
 from tests.service.site import SMALL_SPEC, Site
 
@@ -146,6 +147,22 @@ def test_a_dry_run_tells_steps_and_time(site: Site, study: StudyRecord, tmp_path
     assert "8 to 16, step 8" in told
     # The study of the site has trained nothing: there is nothing to go by.
     assert "time: not known until the first trial" in told
+
+
+def test_a_dry_run_tells_the_time_of_the_budget_that_a_document_leaves_out(
+    site: Site, tmp_path: Path
+) -> None:
+    known = site.study()
+    site.run(known)
+    site.trial(known, 0, state=TrialState.RUNNING)
+    for epoch in (1, 2):
+        site.epoch(known, 0, epoch)
+    with site.database.write() as session:
+        Studies(session).add_running_seconds(known.id, 12.0)
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps({**SMALL_SPEC, "budget": {"epochs": 2}}))
+    told = " ".join(printed(site, "submit", spec, "--dry-run").split())
+    assert "time: about 6 min for 30 trials of 2 epochs" in told
 
 
 def test_faults_are_a_list_with_what_was_meant(site: Site, tmp_path: Path) -> None:
