@@ -1,5 +1,7 @@
 """How far a study is: its trials by state, what they took, and when it may end."""
 
+from datetime import datetime
+
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
@@ -34,7 +36,7 @@ def progress(
         front_points=len(standing.front),
         measuring_share=min(1.0, tally.measuring_seconds / wall) if wall > 0 else 0.0,
         share=share,
-        eta_seconds=_eta(study, share),
+        eta_seconds=_eta(study, share, tally.begun),
     )
 
 
@@ -72,8 +74,14 @@ def _share(study: StudyRecord, budget: Budget, tally: Tally, epochs_left: int | 
     return min(1.0, max([used, *(some / most for some, most in spent if most is not None)]))
 
 
-def _eta(study: StudyRecord, share: float) -> float | None:
-    """Seconds to the end at the pace so far."""
+def _eta(study: StudyRecord, share: float, begun: datetime | None) -> float | None:
+    """Seconds to the end at the pace so far, without the wait for the first slot."""
     if study.state in ENDED:
         return 0.0
-    return study.running_seconds * (1 - share) / share if share > 0 else None
+    seconds = study.running_seconds
+    if begun is not None and study.started_at is not None:
+        waited = (begun - study.started_at).total_seconds()
+        # Of a study that was paused meanwhile it is unknown how much of the wait was counted.
+        if 0 < waited < seconds:
+            seconds -= waited
+    return seconds * (1 - share) / share if share > 0 else None

@@ -11,7 +11,7 @@ from storage.batches import batched
 from storage.records import TrialCounts
 from storage.repositories.attempts import Attempts, DeviceTime
 from storage.repositories.trials import Trials
-from storage.tables import MeasurementRow, MetricRow, StudyRow
+from storage.tables import MeasurementRow, MetricRow, StudyRow, TrialRow
 from storage.tenants import run
 
 _EPOCHS = (
@@ -28,6 +28,17 @@ _MEASURING = (
     )
     .group_by(MeasurementRow.study_id)
 )
+_LOOKED_AT = 10
+# Among the first trials: an index has no times, and a minimum over all would read every row.
+_BEGUN = (
+    select(TrialRow.study_id, func.min(TrialRow.started_at))
+    .where(
+        TrialRow.study_id.in_(bindparam("studies", expanding=True)),
+        TrialRow.number < _LOOKED_AT,
+        TrialRow.started_at.is_not(None),
+    )
+    .group_by(TrialRow.study_id)
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,8 @@ class Tally:
     measuring_seconds: float
     """Of its own time: what is measured again afterwards takes none of it."""
     device_time: DeviceTime
+    begun: datetime | None = None
+    """When the first trial had a slot; null before."""
 
 
 class Tallies:
@@ -55,6 +68,7 @@ class Tallies:
             asked = {"studies": some}
             epochs: dict[str, int] = dict(run(self._session, _EPOCHS, asked).all())
             measuring: dict[str, float] = dict(run(self._session, _MEASURING, asked).all())
+            begun: dict[str, datetime] = dict(run(self._session, _BEGUN, asked).all())
             times = Attempts(self._session).device_times(some, now)
             for study_id in some:
                 found[study_id] = Tally(
@@ -62,5 +76,6 @@ class Tallies:
                     epochs_trained=epochs.get(study_id, 0),
                     measuring_seconds=measuring.get(study_id) or 0.0,
                     device_time=times[study_id],
+                    begun=begun.get(study_id),
                 )
         return found

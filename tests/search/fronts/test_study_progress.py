@@ -1,9 +1,11 @@
 """How long a study still takes, about: at its pace so far, from the first epochs on."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from search.documents.progress import StudyProgress
 from search.fronts.figures import Figures
@@ -13,6 +15,7 @@ from storage.repositories.attempts import DeviceTime
 from storage.repositories.studies import Studies
 from storage.repositories.tallies import Tally
 from storage.repositories.trials import Trials
+from storage.tables import TrialRow
 from tests.service.site import Site
 
 TRIALS = 4
@@ -50,6 +53,26 @@ def test_nothing_is_known_before_the_first_epoch(site: Site) -> None:
 def test_there_is_a_pace_before_the_first_trial_has_ended(site: Site) -> None:
     # 5 of 40 epochs in 100 seconds.
     assert _left(site, epochs=5) == pytest.approx(700)
+
+
+def test_the_wait_for_the_first_slot_is_no_pace(site: Site) -> None:
+    """A study that stood behind others for an hour, and has trained for 100 seconds."""
+    study = site.study(budget=BUDGET, sampler={"kind": "random"})
+    site.run(study)
+    with site.database.write() as session:
+        Studies(session).add_running_seconds(study.id, 3700)
+        asked_at = Studies(session).get(study.id).started_at
+    assert asked_at is not None
+    site.trial(study, 0, state=TrialState.RUNNING)
+    for epoch in range(1, 6):
+        site.epoch(study, 0, epoch)
+    with site.database.write() as session:
+        begun = {"started_at": asked_at + timedelta(hours=1)}
+        session.execute(update(TrialRow).where(TrialRow.study_id == study.id).values(begun))
+    with site.database.read() as session:
+        found = progress(session, Studies(session).get(study.id), Figures())
+    assert found.wall_seconds == pytest.approx(3700)
+    assert found.eta_seconds == pytest.approx(700)
 
 
 def test_trials_that_ended_count_as_such_however_few_epochs_they_had(site: Site) -> None:
