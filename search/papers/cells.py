@@ -73,10 +73,10 @@ class Cell(Spec):
         exclude_if=_is_default,
         description="architecture and parametrization, where a search chose them",
     )
-    trials: int | None = Field(
+    trainings: float | None = Field(
         default=None,
         exclude_if=_is_default,
-        description="of a search, as many as ended; null: 30, or no search",
+        description="epochs of all trials of a search, in whole trainings; null: not kept",
     )
     seconds: float = Field(description="of device time")
     machine: str

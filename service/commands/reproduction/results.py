@@ -77,7 +77,7 @@ class Result:
 
     @property
     def networks(self) -> str:
-        """What a search chose, by seed, and of how many trials."""
+        """What a search chose, by seed, and of how many whole trainings."""
         return ", ".join(map(_network, self.cells)) if self.cells else NONE
 
     @property
@@ -254,7 +254,7 @@ _FORMS: Mapping[type, Callable[[Claim], str]] = {
 
 def _network(cell: Cell) -> str:
     found = cell.network or NONE
-    return found if cell.trials is None else f"{found}, of {cell.trials} trials"
+    return found if cell.trainings is None else f"{found}, of {cell.trainings:g} trainings"
 
 
 def _count(value: int | str) -> str:

@@ -193,7 +193,7 @@ class Reproduction:
             epochs=found.epochs_trained,
             parameters=found.values.parameters,
             network=f"{found.architecture} × {found.parametrization}" if is_search else None,
-            trials=one.study.progress.trials.ended if is_search else None,
+            trainings=round(one.study.progress.epochs_trained / epochs, 1) if is_search else None,
             seconds=round(_seconds(one.study), 1),
             machine=", ".join(sorted(machines)),
             commit=_commit(),
