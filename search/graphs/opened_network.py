@@ -11,7 +11,7 @@ import onnx
 from numpy.typing import NDArray
 
 from models.errors import ConversionError
-from models.graphs.reading import read_graph, with_fixed
+from models.graphs.reading import read_graph, with_fixed, with_nodes_apart
 from models.graphs.writing import predicted_bytes
 from search.graphs.evaluator import (
     Evaluator,
@@ -44,7 +44,7 @@ class OpenedNetwork:
 
     task: ModelOutputs
     original: bytes
-    """The file as it was uploaded, with inputs fixed."""
+    """The file as it was uploaded, with inputs fixed and nodes of one name told apart."""
     evaluator: Evaluator
     kept_because: str | None
     """Why its constants are not folded; None: they are."""
@@ -171,7 +171,7 @@ def opened_network(
             feeds=feeds,
         )
         folded = onnx.load_model_from_string((place / "folded.onnx").read_bytes())
-    original = content
+    original = with_nodes_apart(content)
     if task.fixed:
         original = with_fixed(read_graph(content), task.fixed).SerializeToString()
     labels = None if task.labels is None else list(arrays[task.labels])

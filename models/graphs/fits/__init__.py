@@ -5,7 +5,7 @@ the registry `CHOICES` after another to a layer.
 """
 
 from models.graphs.fits.calibration import Feed, statistics_of
-from models.graphs.fits.choice import Choice
+from models.graphs.fits.choice import Choice, Part
 from models.graphs.fits.choices import CHOICES, AnyChoice
 from models.graphs.fits.corrected import Corrected
 from models.graphs.fits.dense_bits import Dense
@@ -30,6 +30,7 @@ __all__ = [
     "FullMoments",
     "LayerFitter",
     "LowRank",
+    "Part",
     "Rounded",
     "SecondMoments",
     "Statistics",

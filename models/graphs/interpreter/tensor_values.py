@@ -48,8 +48,8 @@ def torch_type(element: int) -> torch.dtype:
     """
     if element not in TYPES:
         raise InterpreterError(
-            f"type {_type_name(element)} is not computed; computed are "
-            f"{', '.join(sorted(map(_type_name, TYPES)))}"
+            f"type {type_name(element)} is not computed; computed are "
+            f"{', '.join(sorted(map(type_name, TYPES)))}"
         )
     return TYPES[element]
 
@@ -93,5 +93,6 @@ def aligned(*values: Tensor) -> list[Tensor]:
     return [value.to(device) for value in values]
 
 
-def _type_name(element: int) -> str:
+def type_name(element: int) -> str:
+    """The standard's name of a type, such as UINT32."""
     return onnx.TensorProto.DataType.Name(element)

@@ -9,6 +9,7 @@ from models.graphs.reading.constants import names_of_halves
 from models.graphs.reading.facts import graph_facts, refuse_buried_weights
 from models.graphs.reading.fixing import with_fixed
 from models.graphs.reading.folding import Folded, folded
+from models.graphs.reading.naming import with_nodes_apart
 from models.graphs.reading.operators import OPERATORS
 from models.graphs.reading.parsing import read_graph
 from models.graphs.reading.runtime import newest_ir_version, newest_opset
@@ -27,4 +28,5 @@ __all__ = [
     "read_graph",
     "refuse_buried_weights",
     "with_fixed",
+    "with_nodes_apart",
 ]

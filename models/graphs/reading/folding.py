@@ -15,6 +15,7 @@ from models.graphs.reading.constants import (
     opened,
     remove_inserted_casts,
     share_equal_weights,
+    share_turned_weights,
 )
 from models.graphs.reading.facts import weight_share
 from models.graphs.reading.naming import refuse_unordered, tell_nodes_apart
@@ -71,7 +72,8 @@ def folded(
     It opens `Constant` nodes, and LSTM weights behind slices. All operators stay standard; inputs,
     outputs and metadata are the model's own. Both are run; where their answers differ, the model
     runs on none of the random inputs that are tried, or weights would move into bodies, it stays as
-    it is but for what `opened` computes without a runtime. Equal weights are stored once.
+    it is but for what `opened` computes without a runtime. Equal weights are stored once, also
+    those that are read as they are and turned.
 
     Args:
         model: as `read_graph` gives it.
@@ -97,6 +99,7 @@ def folded(
         made = _optimized(content, scratch / "folded.onnx", limits)
         _restore(made, model)
         remove_inserted_casts(made, model)
+        share_turned_weights(made, model)
         share_equal_weights(made)
         _refuse_worse(made, model)
         _refuse_other_answers(plain_session(made.SerializeToString()), answered)

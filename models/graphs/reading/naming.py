@@ -48,11 +48,22 @@ def _texts(model: ModelProto) -> Iterator[str]:
             yield from (attribute.name for attribute in node.attribute)
 
 
-def tell_nodes_apart(model: ModelProto) -> None:
+def with_nodes_apart(content: bytes) -> bytes:
+    """A file that `read_graph` takes, its nodes told apart; as it is where they are.
+
+    onnxruntime does not load it otherwise.
+    """
+    model = ModelProto.FromString(content)
+    return model.SerializeToString() if tell_nodes_apart(model) else content
+
+
+def tell_nodes_apart(model: ModelProto) -> bool:
     """Give nodes whose name another node of their graph has a name of their own.
 
-    Runtimes take such files, and nothing in a file refers to a node by its name.
+    Exporters write such files, and onnxruntime refuses them. Nothing in a file refers to a node by
+    its name. Says whether there were any.
     """
+    renamed = False
     for graph in all_graphs(model.graph):
         taken = {node.name for node in graph.node}
         seen: set[str] = set()
@@ -62,7 +73,9 @@ def tell_nodes_apart(model: ModelProto) -> None:
                 while node.name in taken:
                     node.name += "_"
                 taken.add(node.name)
+                renamed = True
             seen.add(node.name)
+    return renamed
 
 
 def refuse_unordered(graph: GraphProto) -> None:

@@ -26,5 +26,6 @@ def load(path: Path, rows: int) -> tuple[dict[str, AnyArray], ...]:
     with np.load(path, allow_pickle=False) as file:
         for key in file.files:
             row, _, name = key.removeprefix("_").partition(":")
-            found[int(row)][name] = file[key]
+            # By the name of its file: another key may be that already.
+            found[int(row)][name] = file[f"{key}.npy"]
     return found

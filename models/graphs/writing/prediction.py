@@ -4,19 +4,27 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
-from models.graphs.fits import AnyChoice
+from models.graphs.fits import AnyChoice, Part
 from models.graphs.layers import Layer
 from models.graphs.writing.written_file import METADATA_PREFIX, metadata_of
 
-_PART_BYTES = 220
-"""The nodes and names of a part, of 110 (8 bits) to 330 (packed ones in blocks)."""
+_WHOLE, _BYTES, _PACKED, _BLOCKS = 90, 150, 350, 50
+"""The nodes and names of a part: of 32 bits, of 8, of fewer, and what blocks add to these."""
 
 
 def added_bytes(layer: Layer, choice: AnyChoice) -> int:
     """By how much a file grows if a layer is stored so; below 0 where it shrinks."""
     if choice.unchanged:
         return 0
-    return choice.bytes(layer) - layer.stored_bytes + _PART_BYTES * len(choice.parts(layer))
+    nodes = sum(map(_node_bytes, choice.parts(layer).values()))
+    return choice.bytes(layer) - layer.stored_bytes + nodes
+
+
+def _node_bytes(part: Part) -> int:
+    if part.bits == 32:
+        return _WHOLE
+    nodes = _BYTES if part.bits == 8 else _PACKED
+    return nodes + (_BLOCKS if part.group else 0)
 
 
 def predicted_bytes(

@@ -1,5 +1,7 @@
 """What each pick of each layer would lose: local errors of fits, and probes of the network."""
 
+import logging
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -8,12 +10,18 @@ from models.graphs.allocation import Probed, probes, sensitivities
 from models.graphs.fits import CHOICES, AnyChoice
 from models.graphs.layers import Layer
 from models.graphs.writing import added_bytes
+from search.errors import TrainingDiverged
 from search.graphs.evaluator.answered_parts import AnsweredPart
 from search.graphs.evaluator.network_evaluator import Evaluator
 from search.graphs.picks import Costs, LayerOffers, Offer, Pick, offered_picks
 
 MOST_PROBED = 1000
 """Samples that all probes together answer, as long as each answers an eighth."""
+_LOST = 100.0
+"""What a probe loses at most, also one whose answers are NaN or have other shapes than the
+original's: more than any file of use, and few enough to be reckoned with."""
+
+_log = logging.getLogger(__name__)
 
 
 def probed_offers(
@@ -26,7 +34,8 @@ def probed_offers(
 
     Each layer is fitted in all ways. Two or three files are measured for it: 4 bits in both
     roundings, and a low rank where that is possible; on the whole choosing part if the layers are
-    few, else on samples that are spread over it. `between` is called after each layer.
+    few, else on samples that are spread over it. One whose answers cannot be compared is taken for
+    a large loss, as its trial would be infeasible. `between` is called after each layer.
     """
     part = _probed_part(evaluator)
     found: list[LayerOffers] = []
@@ -84,4 +93,9 @@ def _sensitivities(evaluator: Evaluator, layer: Layer, part: AnsweredPart) -> tu
 
 def _probed(evaluator: Evaluator, layer: Layer, part: AnsweredPart, pick: Pick) -> Probed:
     found = evaluator.answers(evaluator.content({layer.name: pick}), part)
-    return Probed(evaluator.loss(part, found), evaluator.fits.fit(layer.name, pick).error)
+    try:
+        loss = evaluator.loss(part, found)
+    except TrainingDiverged as error:
+        _log.info("a probe of the layer %s is lost: %s", layer.name, error)
+        loss = math.inf
+    return Probed(min(loss, _LOST), evaluator.fits.fit(layer.name, pick).error)

@@ -5,6 +5,7 @@ import pytest
 from models.errors import GraphRefused
 from models.graphs.fits import Dense, LowRank
 from models.graphs.reading import graph_facts
+from models.graphs.sessions import GraphSession
 from search.errors import SpecRefused
 from search.graphs.model_outputs import ModelOutputs
 from search.graphs.opened_network import OpenedNetwork, opened_network
@@ -111,3 +112,19 @@ def test_other_tools_are_measured_as_trials_are() -> None:
     assert 4512 < (found.bytes or 0) < len(classifier().SerializeToString())
     assert 0 < (found.quality or 0) < 0.1
     assert found.agreement is not None
+
+
+def test_nodes_of_one_name_are_told_apart_in_the_original_too() -> None:
+    """onnxruntime refuses the file as it was uploaded."""
+    model = classifier()
+    for node in model.graph.node:
+        node.name = "n"
+    content = model.SerializeToString()
+    with pytest.raises(GraphRefused, match="two nodes with same node name"):
+        GraphSession(content)
+    network = opened_network(content, {"x": vectors(200)}, task_of(model), objectives=("bytes",))
+    assert [node.name for node in onnx.load_model_from_string(network.original).graph.node] == [
+        "n",
+        *(f"n_{place}" for place in range(1, 6)),
+    ]
+    assert network.evaluator.measure({}).loss == 0

@@ -23,7 +23,10 @@ def _fault(node: Node) -> str | None:
 def attention(
     node: Node, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
 ) -> Tensor:
-    """`softmax(Q Kᵀ scale + mask) V` of `[B, heads, T, d]`, or of `[B, T, heads d]`."""
+    """`softmax(Q Kᵀ scale + mask) V` of `[B, heads, T, d]`, or of `[B, T, heads d]`.
+
+    Where the mask leaves a row nothing to see, it has zeros.
+    """
     flat = query.dim() == 3
     if flat:
         heads = node.integer("q_num_heads", 1)
@@ -42,7 +45,10 @@ def attention(
         scores = scores.masked_fill(~mask, -math.inf)
     elif mask is not None:
         scores = scores + mask
-    found = torch.softmax(scores, -1) @ value
+    # A softmax of nothing is NaN, and so is its gradient.
+    blind = scores.isneginf().all(-1, keepdim=True)
+    shares = torch.softmax(scores.masked_fill(blind, 0.0), -1).masked_fill(blind, 0.0)
+    found = shares @ value
     return found.transpose(1, 2).flatten(2) if flat else found
 
 

@@ -65,7 +65,8 @@ def layer_normalization(
     """All axes from one on by their own mean and variance; both are outputs where they are read."""
     axis = node.integer("axis", -1) % x.dim()
     axes, epsilon = list(range(axis, x.dim())), node.real("epsilon", 1e-5)
-    if not node.wants(1) and not node.wants(2) and scale.shape == x.shape[axis:]:
+    is_whole = all(one is None or one.shape == x.shape[axis:] for one in (scale, shift))
+    if not node.wants(1) and not node.wants(2) and is_whole:
         return F.layer_norm(x, x.shape[axis:], scale, shift, epsilon)
     mean = x.mean(axes, keepdim=True)
     centred = x - mean

@@ -8,7 +8,13 @@ from torch.nn import functional as F
 
 from models.graphs.interpreter.node import Node
 from models.graphs.interpreter.operators.operator_table import OperatorTable
-from models.graphs.interpreter.tensor_values import aligned, torch_type, whole_numbers
+from models.graphs.interpreter.tensor_values import (
+    TYPES,
+    aligned,
+    torch_type,
+    type_name,
+    whole_numbers,
+)
 
 TENSOR_SHAPES = OperatorTable()
 
@@ -59,7 +65,12 @@ def number_range(_node: Node, start: Tensor, limit: Tensor, step: Tensor) -> Ten
     return torch.arange(start.item(), limit.item(), step.item(), dtype=start.dtype)
 
 
-@TENSOR_SHAPES.operator("Cast")
+def _unknown_type(node: Node) -> str | None:
+    element = node.integer("to", 1)
+    return None if element in TYPES else f"to {type_name(element)}"
+
+
+@TENSOR_SHAPES.operator("Cast", fault=_unknown_type)
 def cast(node: Node, x: Tensor) -> Tensor:
     """Numbers in another type."""
     element = node.integer("to", 1)

@@ -3,7 +3,7 @@
 from onnx import ModelProto, TensorProto, helper
 
 _HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
-_HANDS_ON = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten"})
+HANDS_ON = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten"})
 """Operators after which numbers are those that they were."""
 
 
@@ -28,7 +28,7 @@ def names_of_halves(model: ModelProto) -> frozenset[str]:
             to = [helper.get_attribute_value(one) for one in node.attribute if one.name == "to"]
             if to == [TensorProto.FLOAT]:
                 whole.update(node.output)
-        elif node.op_type in _HANDS_ON:
+        elif node.op_type in HANDS_ON:
             for names in (held, whole):
                 if source in names:
                     names.update(node.output)

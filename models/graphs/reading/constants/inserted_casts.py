@@ -2,6 +2,7 @@
 
 from onnx import GraphProto, ModelProto, NodeProto
 
+from models.graphs.reading.constants.own_casts import bring_back_casts
 from models.graphs.reading.walking import all_graphs, defined, rename_reads
 
 _INSERTED = "InsertedPrecisionFreeCast_"
@@ -16,12 +17,17 @@ def remove_inserted_casts(made: ModelProto, model: ModelProto) -> None:
     weights, and have devices that compute in half precision do otherwise.
     """
     own = {name for graph in all_graphs(model.graph) for name in defined(graph)}
+    halves: set[str] = set()
     for graph in all_graphs(made.graph):
-        _remove(graph, own)
+        halves |= _remove(graph, own)
+    bring_back_casts(made, model, halves)
 
 
-def _remove(graph: GraphProto, own: set[str]) -> None:
-    """`own` are the names of the model as it was: of a cast between two of them both stay."""
+def _remove(graph: GraphProto, own: set[str]) -> set[str]:
+    """Say which values have half precision by that.
+
+    `own` are the names of the model as it was: of a cast between two of them both stay.
+    """
     same: dict[str, str] = {}
 
     def final(name: str) -> str:
@@ -43,8 +49,15 @@ def _remove(graph: GraphProto, own: set[str]) -> None:
         if (plain := name.removeprefix(_INSERTED)) in own - there:
             same[name] = plain
     renamed = {name: final(name) for name in same}
+    halves = {
+        final(name)
+        for node in kept
+        for name in node.output
+        if name.startswith(_INSERTED) and name not in own
+    }
     for node in kept:
         rename_reads(node, renamed)
         node.output[:] = [renamed.get(name, name) for name in node.output]
     del graph.node[:]
     graph.node.extend(kept)
+    return halves

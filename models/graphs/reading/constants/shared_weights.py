@@ -5,9 +5,10 @@ import math
 from collections import defaultdict
 from typing import TypeAlias
 
-from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from models.graphs.layers import SMALLEST
+from models.graphs.reading.constants.halves import HANDS_ON
 from models.graphs.reading.constants.opened_constants import (
     drop_initializers,
     output_names,
@@ -17,6 +18,36 @@ from models.graphs.reading.tensors import FLOATING
 from models.graphs.reading.walking import bodies, captured
 
 _Way: TypeAlias = tuple[str, int, bytes]
+
+
+def share_turned_weights(made: ModelProto, model: ModelProto) -> None:
+    """Keep one of weights that `made` has as they were and turned, where `model` has a node for it.
+
+    Networks of tokens may give their answers by the table in which they look up what they read.
+    The runtime makes a second table of it, of as many bytes, that no training would keep the same.
+    """
+    graph = made.graph
+    held = {tensor.name: math.prod(tensor.dims) for tensor in graph.initializer}
+    outputs = output_names(graph)
+    same: dict[str, str] = {}
+    back: list[NodeProto] = []
+    for node in model.graph.node:
+        if node.op_type not in HANDS_ON:
+            continue
+        read, name = [same.get(one, one) for one in node.input], node.output[0]
+        if node.op_type == "Identity":
+            same[name] = read[0]
+        elif held.get(name, 0) >= SMALLEST and name not in outputs and held.keys() >= set(read):
+            turning = NodeProto()
+            turning.CopyFrom(node)
+            turning.input[:] = read
+            back.append(turning)
+    if not back:
+        return
+    drop_initializers(graph, {node.output[0] for node in back})
+    nodes = [*back, *graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 def share_equal_weights(model: ModelProto) -> None:

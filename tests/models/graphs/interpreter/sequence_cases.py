@@ -4,6 +4,9 @@ import numpy as np
 
 from tests.models.graphs.interpreter.small_graphs import Case, normal
 
+HIDES_ALL = np.tile(np.arange(5)[:, None] != 1, 6)
+"""A mask that leaves the second row nothing."""
+
 
 def attention() -> list[Case]:
     flat = [normal(2, 5, 8), normal(2, 6, 8, seed=1), normal(2, 6, 8, seed=2)]
@@ -12,6 +15,7 @@ def attention() -> list[Case]:
         Case("Attention", flat, heads, opset=23),
         Case("Attention", [*flat, normal(5, 6)], heads, opset=23, note="mask"),
         Case("Attention", [*flat, normal(5, 6) > -1], heads, opset=23, note="bool-mask"),
+        Case("Attention", [*flat, HIDES_ALL], heads, opset=23, note="hides-all"),
         Case(
             "Attention",
             [normal(2, 4, 5, 3), normal(2, 2, 5, 3), normal(2, 2, 5, 3)],

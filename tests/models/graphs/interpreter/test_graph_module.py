@@ -171,6 +171,7 @@ W, R = normal(1, 12, 4), normal(1, 12, 3)
         (Case("FusedConv", [normal(3)], domain="com.microsoft"), "com.microsoft.FusedConv"),
         (Case("Upsample", [normal(3)], opset=9), "Upsample"),
         (Case("Resize", [normal(3)], opset=10), "Resize of opset 10"),
+        (Case("Cast", [normal(3)], {"to": onnx.TensorProto.UINT32}), "Cast to UINT32"),
         (Case("MaxPool", [normal(1, 1, 4, 4)], {"kernel_shape": [2, 2]}, outputs=2),
          "MaxPool with the output Indices"),
         (Case("MaxPool", [normal(1, 1, 9)],

@@ -6,7 +6,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from models.graphs.interpreter import GraphModule
+from models.graphs.interpreter import GraphModule, equal_to_runtime
 from tests.models.graphs.interpreter.small_graphs import (
     Array,
     assert_same,
@@ -99,3 +99,20 @@ def test_gradients_pass_a_layer_of_integers() -> None:
     module({"x": x})["y"].sum().backward()
     expected = torch.as_tensor(weight).float().sum(1).expand(3, 6)
     torch.testing.assert_close(x.grad, expected, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("element", [TensorProto.INT8, TensorProto.INT4])
+def test_a_product_with_stored_integers_is_equal_to_the_runtimes(element: int) -> None:
+    """All of its optimizations would make one node of both, which rounds what it reads."""
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "scales"], ["w"], axis=1),
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+    ]
+    drawn = np.random.default_rng(0).integers(-7, 8, (40, 32))
+    weights = [
+        helper.make_tensor("q", element, drawn.shape, drawn.reshape(-1)),
+        numpy_helper.from_array(np.geomspace(0.01, 0.1, 32).astype(np.float32), "scales"),
+    ]
+    feeds = {"x": normal(5, 40)}
+    model = model_of(nodes, feeds, ["y"], weights, opset=21)
+    assert equal_to_runtime(model, GraphModule(model), [feeds]).equal

@@ -115,6 +115,7 @@ def normalisation() -> list[Case]:
         Case("BatchNormalization", [PLANE, *channels, normal(4, seed=2), positive(4)], opset=15),
         Case("InstanceNormalization", [PLANE, *channels]),
         Case("LayerNormalization", [PLANE, normal(6), normal(6, seed=1)]),
+        Case("LayerNormalization", [PLANE, normal(6), normal(1, seed=1)], note="one-shift"),
         Case(
             "LayerNormalization", [PLANE, normal(7, 6)], {"axis": 2, "epsilon": 1e-3}, note="axes"
         ),
@@ -171,6 +172,10 @@ def resizing() -> list[Case]:
     for way in ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil"):
         given = {"nearest_mode": way, "coordinate_transformation_mode": "asymmetric"}
         cases.append(Case("Resize", [image, None, real(1, 1, 2, 0.5)], given, held=[2], note=way))
+    # The second place is at 3, or just below it where the factor is not rounded.
+    given = {"nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}
+    wide = [normal(1, 1, 1, 7), None, real(1, 1, 1, 1 / 3)]
+    cases.append(Case("Resize", wide, given, held=[2], note="thirds"))
     cases += [
         Case(
             "Resize",

@@ -2,6 +2,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from models.errors import ExportError
 from models.graphs.fits import Dense, LayerFitter, LowRank
@@ -95,3 +96,26 @@ def test_what_a_failed_process_said_is_quoted(small: Small) -> None:
 def test_a_process_that_takes_too_long_is_ended(small: Small) -> None:
     with pytest.raises(ExportError, match=r"within 0\.01 s"):
         fresh_run(small.model().SerializeToString(), small.feeds(1), timeout_seconds=0.01)
+
+
+def test_names_that_numpy_would_take_for_one_another_stay_apart() -> None:
+    nodes = [
+        helper.make_node("Neg", ["x"], ["y"]),
+        helper.make_node("Abs", ["x.npy"], ["y.npy"]),
+    ]
+    inputs, outputs = (
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in names]
+        for names in (("x", "x.npy"), ("y", "y.npy"))
+    )
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", inputs, outputs),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    feed = {
+        "x": np.array([1, 2, 3], np.float32),
+        "x.npy": np.array([-4, 5, -6], np.float32),
+    }
+    (found,) = fresh_run(model.SerializeToString(), [feed]).answers
+    assert list(found) == ["y", "y.npy"]
+    assert [list(value) for value in found.values()] == [[-1, -2, -3], [4, 5, 6]]

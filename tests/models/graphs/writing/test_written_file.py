@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import numpy as np
 import onnx
@@ -151,6 +152,22 @@ def test_bytes_of_many_layers_are_predicted() -> None:
         assert abs(predicted - real) < 0.02 * real + 512 * len(layers)
         # Most of what is left is what nodes are named.
         assert abs(predicted - real) < 200 * len(layers)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+def test_bytes_of_one_layer_of_packed_factors_are_predicted(
+    kind: type[np.floating[Any]],
+) -> None:
+    weights = {"w": weight(64, 32, 3, 3).astype(kind)}
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    nodes = [node("Conv", "x", "w")]
+    model = Small("convolution", nodes, weights, (2, 32, 9, 9), element=element).model()
+    layers = find_layers(model)
+    for run in (False, True):
+        choice = LowRank(rank=6, bits=3, group=32, run=run)
+        fits = {"w": LayerFitter(layers[0]).fit(choice)}
+        real = written(model, layers, fits).ByteSize()
+        assert abs(predicted_bytes(model, layers, {"w": choice}) - real) < 0.02 * real + 512
 
 
 def test_constants_are_stored_as_small_as_they_are_counted() -> None:

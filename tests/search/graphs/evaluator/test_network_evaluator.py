@@ -1,11 +1,16 @@
+import logging
+import math
+from collections.abc import Sequence
+
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from models.graphs.fits import Dense, LowRank
 from models.graphs.reading import graph_facts
 from models.graphs.sessions import GraphSession
-from search.errors import SpecRefused
+from search.errors import SpecRefused, TrainingDiverged
 from search.graphs.evaluator import Evaluator, layer_probing, probed_offers
 from search.graphs.evaluator.answered_parts import AnsweredPart, ByOutput
 from search.graphs.evaluator.fit_cache import FitCache
@@ -189,3 +194,48 @@ def test_an_original_that_says_nothing_is_refused() -> None:
         weight.raw_data = bytes(len(weight.raw_data))
     with pytest.raises(SpecRefused, match=r"100.0 % of the decisions"):
         Evaluator(model.SerializeToString(), model, classifier_samples(model))
+
+
+def unsteady(nodes: Sequence[onnx.NodeProto], element: int) -> Evaluator:
+    """Of one product, and of what nodes make of it; another file need not answer that at all."""
+    weight = np.random.default_rng(0).standard_normal((INPUTS, HIDDEN)).astype(np.float32)
+    arrays = np.random.default_rng(1).standard_normal((60, 3, INPUTS)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["h"]), *nodes],
+        "small",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["T", INPUTS])],
+        [
+            helper.make_tensor_value_info("h", TensorProto.FLOAT, ["T", HIDDEN]),
+            helper.make_tensor_value_info("y", element, [None, None]),
+        ],
+        [
+            numpy_helper.from_array(weight, "w"),
+            numpy_helper.from_array(np.float32(1e-3) - (arrays @ weight).min((0, 1)), "least"),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    samples = network_samples(graph_facts(model).inputs, {"x": arrays}, each=True)
+    return Evaluator(model.SerializeToString(), model, samples)
+
+
+ROWS = [helper.make_node("Relu", ["h"], ["r"]), helper.make_node("NonZero", ["r"], ["y"])]
+ABOVE_ZERO = [helper.make_node("Add", ["h", "least"], ["r"]), helper.make_node("Log", ["r"], ["y"])]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "element", "said"),
+    [(ROWS, TensorProto.INT64, "has the shape"), (ABOVE_ZERO, TensorProto.FLOAT, "is not finite")],
+    ids=["shape", "NaN"],
+)
+def test_a_probe_that_cannot_be_compared_is_a_large_loss(
+    nodes: Sequence[onnx.NodeProto], element: int, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = unsteady(nodes, element)
+    with caplog.at_level(logging.INFO):
+        (found,) = probed_offers(held, [Dense])
+    assert "a probe of the layer w is lost: the answer to sample" in caplog.text
+    assert said in caplog.text
+    steady = offers()[0]
+    assert 100 * steady.plain_sensitivity < found.plain_sensitivity < math.inf
+    with pytest.raises(TrainingDiverged, match=said):
+        held.measure({"w": Pick(choice=Dense(bits=4))})

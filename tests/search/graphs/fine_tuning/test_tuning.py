@@ -13,12 +13,13 @@ from models.graphs.reading import graph_facts
 from search.errors import TrainingDiverged
 from search.graphs.evaluator import Evaluator, TrainedFile, handed_out
 from search.graphs.fine_tune import FineTune
-from search.graphs.fine_tuning import Epoch, fine_tuned, tuning
+from search.graphs.fine_tuning import Epoch, fine_tuned, tuning, untrainable
 from search.graphs.fine_tuning.layer_weights import LayerWeight
 from search.graphs.metrics import Agreement
 from search.graphs.network_data import network_samples
 from search.graphs.picks import Pick, Picks
 from tests.search.graphs.small_networks import (
+    INPUTS,
     classifier,
     classifier_samples,
     evaluator,
@@ -183,6 +184,29 @@ def test_a_recurrent_network_is_trained_on_sequences() -> None:
     found = trained(held, picks, FineTune(epochs=10))
     # Measured: 0.56 after 9 of 30 epochs, by 16 sequences.
     assert found.told.loss_after < 0.8 * found.told.loss_before
+
+
+def test_a_network_with_stored_integers_is_trained_around_them() -> None:
+    """Where onnxruntime optimizes all it can, it rounds what the integers are multiplied by."""
+    model = classifier()
+    integers = np.random.default_rng(0).integers(-127, 128, (INPUTS, INPUTS)).astype(np.int8)
+    scales = np.full(INPUTS, 2e-3, np.float32)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "scales"], ["w0"], axis=1),
+        helper.make_node("MatMul", ["x", "w0"], ["first"]),
+        *model.graph.node,
+    ]
+    nodes[2].input[0] = "first"
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    model.graph.initializer.extend(
+        numpy_helper.from_array(value, name)
+        for name, value in (("q", integers), ("scales", scales))
+    )
+    held = Evaluator(model.SerializeToString(), model, classifier_samples(model))
+    assert untrainable(held) is None
+    found = trained(held, FEW_BITS, FineTune(epochs=2))
+    assert found.told.loss_after <= found.told.loss_before
 
 
 def test_a_network_whose_losses_stay_infinite_is_said_to_diverge() -> None:
