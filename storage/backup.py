@@ -84,10 +84,11 @@ def back_up(url: str, store: ArtifactStore, folder: Path) -> BackedUp:
                 unfinished.replace(place)
             finally:
                 unfinished.unlink(missing_ok=True)
+            # Here as well: afterwards, what no row names may be another backup's newest.
+            for digest in set(target.digests()) - set(named):
+                target.remove(digest)
     finally:
         database.dispose()
-    for digest in set(target.digests()) - set(named):
-        target.remove(digest)
     return BackedUp(rows=place, artifacts=len(named), copied=copied)
 
 

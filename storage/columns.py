@@ -92,8 +92,8 @@ class Texts(TypeDecorator[tuple[str, ...]]):
     cache_ok = True
 
     def process_bind_param(self, value: tuple[str, ...] | None, dialect: Dialect) -> Any:  # noqa: ARG002
-        """Give the array."""
-        return None if value is None else list(value)
+        """Give the array, each of it cleaned: PostgreSQL would take it, and find no text in it."""
+        return None if value is None else [storable_text(text) for text in value]
 
     def process_result_value(self, value: Any, dialect: Dialect) -> tuple[str, ...] | None:  # noqa: ARG002
         """Take the array."""

@@ -301,6 +301,8 @@ def _sqlite(url: URL, busy_seconds: float, mode: _Mode, **pool: Any) -> Engine:
     def prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
         # Python's own module would open a deferred transaction at a time of its choice.
         connection.isolation_level = None
+        # SQLite's own knows the letters of ASCII alone.
+        connection.create_function("lower", 1, _lower, deterministic=True)
         with closing(connection.cursor()) as cursor:
             # In write-ahead mode a power failure costs the last commits, but never consistency.
             for pragma in ("synchronous = NORMAL", *mode.pragmas):
@@ -312,6 +314,10 @@ def _sqlite(url: URL, busy_seconds: float, mode: _Mode, **pool: Any) -> Engine:
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", begin)
     return engine
+
+
+def _lower(text: str | None) -> str | None:
+    return None if text is None else text.lower()
 
 
 def _is_full(error: BaseException | None) -> bool:

@@ -62,13 +62,14 @@ class WithPeers(Collector):
         for family in self._own():
             others = there if family.type == "gauge" else _summed((ended, there))
             own = {_key(sample): sample for sample in family.samples}
-            missing = {key for key in others if _is_of(key[0], family)} - own.keys()
+            # In the order of who has them, which keeps a series' samples together.
+            missing = [key for key in others if _is_of(key[0], family) and key not in own]
             family.samples = [
                 sample._replace(value=sample.value + others.get(key, 0.0))
                 for key, sample in own.items()
             ]
             family.samples += [
-                Sample(name, dict(labels), others[name, labels]) for name, labels in sorted(missing)
+                Sample(name, dict(labels), others[name, labels]) for name, labels in missing
             ]
             yield family
 

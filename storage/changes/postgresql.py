@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 from storage.changes.contract import Changes
 
@@ -16,7 +17,7 @@ after the other, each with a flush of its own."""
 
 @final
 class PostgresqlChanges:
-    """PostgreSQL's snapshot: two that are equal see the same rows."""
+    """PostgreSQL's snapshot: of two that are equal, over one connection, both see the same rows."""
 
     waits = True
 
@@ -24,6 +25,7 @@ class PostgresqlChanges:
         # A transaction of its own for each look would be three round trips in place of one.
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._lock = threading.Lock()
+        self._opened = 0
         self._connection: Connection | None = None
         self._woken = threading.Event()
 
@@ -33,10 +35,12 @@ class PostgresqlChanges:
             try:
                 if self._connection is None:
                     self._connection = self._engine.connect()
-                return self._connection.exec_driver_sql(
-                    "SELECT pg_current_snapshot()::text"
-                ).scalar_one()
-            except DBAPIError:
+                    # After a crash, which ends all connections, a number that only a lost
+                    # transaction had is given out again.
+                    self._opened += 1
+                snapshot = self._connection.exec_driver_sql("SELECT pg_current_snapshot()::text")
+                return self._opened, snapshot.scalar_one()
+            except (DBAPIError, PoolExhausted):
                 self._close()
                 return None
 

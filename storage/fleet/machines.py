@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, bindparam, case, delete, exists, select, update
+from sqlalchemy import ColumnElement, bindparam, case, delete, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from storage.locking import insert
@@ -59,6 +59,9 @@ class MachineRecord:
 _read = reader(MachineRecord, "slots")
 
 
+# Any number will do; every transaction in which a machine joins waits for it.
+_JOINING_LOCK = 0x6A6F696E
+
 _COLUMNS = all_columns(MachineRow)
 _BY_ID = select(*_COLUMNS).where(MachineRow.id == bindparam("machine"))
 
@@ -83,6 +86,9 @@ class Machines:
 
         To a name that another machine has the beginning of the id is added.
         """
+        # Another that joins just now may be about to take the name. On SQLite it waits anyway.
+        if self._session.get_bind().dialect.name == "postgresql":
+            self._session.execute(select(func.pg_advisory_xact_lock(_JOINING_LOCK)))
         if self._is_anothers(name, machine_id):
             name = f"{name}-{machine_id[:6]}"
         values = {

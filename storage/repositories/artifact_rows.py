@@ -233,14 +233,14 @@ class ArtifactRows:
 
     def drop_unused(self, digests: Collection[str]) -> None:
         """Take away the rows of those artifacts that nothing of anybody names."""
-        if not digests:
-            return
-        # Past the ORM, which would look at one tenant's rows alone.
-        self._session.connection().execute(_DROP_UNUSED, {"digests": list(digests)})
+        for some in batched(digests):
+            # Past the ORM, which would look at one tenant's rows alone.
+            self._session.connection().execute(_DROP_UNUSED, {"digests": some})
 
     def unnamed(self, digests: Collection[str]) -> list[str]:
         """Those of the digests that no row names, in their order."""
-        named = set(
-            self._session.scalars(select(ArtifactRow.sha256).where(ArtifactRow.sha256.in_(digests)))
-        )
+        named: set[str] = set()
+        for some in batched(digests):
+            stored = select(ArtifactRow.sha256).where(ArtifactRow.sha256.in_(some))
+            named.update(self._session.scalars(stored))
         return [digest for digest in digests if digest not in named]

@@ -4,6 +4,7 @@ import hmac
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
@@ -244,11 +245,12 @@ class Attempts:
             raise lost(attempt_id)
 
     def renew_all(self, renewals: Sequence[Renewal], *, until: datetime) -> None:
-        """Prolong leases, as `renew` does, in the order of the attempts.
+        """Prolong leases, as `renew` does, in the order of the attempts' ids.
 
         Those that are over stay so. As `keep_alive` it waits for no other writer of a study.
         """
-        for held in (True, False):
+        ordered = sorted(renewals, key=attrgetter("attempt_id"))
+        for held, some in groupby(ordered, key=lambda one: one.held_seconds is not None):
             rows = [
                 {
                     "attempt": one.attempt_id,
@@ -256,11 +258,9 @@ class Attempts:
                     "stood_still": one.stood_still_seconds,
                     **({"held": one.held_seconds} if held else {}),
                 }
-                for one in sorted(renewals, key=attrgetter("attempt_id"))
-                if (one.held_seconds is not None) is held
+                for one in some
             ]
-            if rows:
-                run(self._session, _RENEW_HELD if held else _RENEW, rows)
+            run(self._session, _RENEW_HELD if held else _RENEW, rows)
 
     def keep_alive(
         self,
@@ -352,11 +352,15 @@ class Attempts:
         return run(self._session, _RECALL, {"attempt": attempt_id}).scalar() is not None
 
     def open(self, study_id: str | None = None) -> list[AttemptRecord]:
-        """Attempts that hold a lease, of one study or of all: they run, or are assigned."""
+        """Attempts that hold a lease, of one study or of all: they run, or are assigned.
+
+        In the order of their ids: who ends several takes their rows as `renew_all` does, and
+        neither waits for the other for ever.
+        """
         conditions: list[ColumnElement[bool]] = [ATTEMPT_IS_OPEN]
         if study_id is not None:
             conditions.append(AttemptRow.study_id == study_id)
-        return self._where(*conditions)
+        return sorted(self._where(*conditions), key=attrgetter("id"))
 
     def running(self, study_id: str | None = None) -> list[AttemptRecord]:
         """Attempts that are at work, of one study or of all."""

@@ -155,7 +155,7 @@ class Studies:
             prefix: how their id begins.
             tag: one of their tags, exactly.
             text: a part of the name, of the notes or of a tag, or how the id begins; letters count
-                as the same in either case.
+                as the same in either case (on PostgreSQL, those of its database's locale).
 
         Raises:
             BadCursor: if the cursor was not given out by this list.
@@ -165,9 +165,9 @@ class Studies:
         if prefix is not None:
             where.append(_begins_with(prefix))
         if tag is not None:
-            where.append(self._has_tag(lambda found: found == tag))
+            where.append(self._has_tag(lambda found: found == storable_text(tag)))
         if text is not None:
-            where.append(self._mentions(text))
+            where.append(self._mentions(storable_text(text)))
         return newest_first(
             self._session,
             StudyRow,

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, ForeignKey, ForeignKeyConstraint, Integer
+from sqlalchemy import BigInteger, ForeignKey, ForeignKeyConstraint, Index, Integer
 from sqlalchemy.orm import Mapped, mapped_column
 
 from storage.tables.base import Table
@@ -26,6 +26,8 @@ class TrialArtifactRow(Table):
         ForeignKeyConstraint(
             ["study_id", "number"], ["trial.study_id", "trial.number"], ondelete="CASCADE"
         ),
+        # Before an artifact goes, its names are looked for.
+        Index(None, "sha256"),
     )
 
     study_id: Mapped[str] = mapped_column(primary_key=True)

@@ -98,6 +98,8 @@ class AttemptLogRow(Table):
     """What an attempt wrote, as far as it was sent here; `cut` bytes came before that."""
 
     __tablename__ = "attempt_log"
+    # As of trials' artifacts: before one goes, its names are looked for.
+    __table_args__ = (Index(None, "sha256"),)
 
     attempt_id: Mapped[str] = mapped_column(
         ForeignKey("attempt.id", ondelete="CASCADE"), primary_key=True

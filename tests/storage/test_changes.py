@@ -9,9 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import create_engine, make_url
 
-from storage.engine import Database
+from storage.changes import PostgresqlChanges
+from storage.engine import Database, with_driver
 from tests.patience import wait_while_it_moves
 from tests.storage.records import add_study
 
@@ -71,6 +72,27 @@ def test_a_wait_can_be_ended_by_hand(database: Database) -> None:
     changes.wait(LONG)
     assert time.monotonic() - begun < LONG
     changes.close()
+
+
+def test_what_two_connections_tell_is_never_the_same(database: Database) -> None:
+    """After a crash PostgreSQL gives the number of a lost transaction out again."""
+    changes = database.changes()
+    before = changes.look()
+    changes.close()
+    assert before is not None
+    assert changes.look() != before
+    changes.close()
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_look_tells_nothing_while_no_connection_is_free(database_url: str) -> None:
+    one = create_engine(with_driver(database_url), pool_size=1, max_overflow=0, pool_timeout=0.05)
+    changes = PostgresqlChanges(one)
+    with one.connect():
+        assert changes.look() is None
+    assert changes.look() is not None
+    changes.close()
+    one.dispose()
 
 
 @SQLITE

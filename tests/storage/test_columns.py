@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from storage.engine import Database
 from storage.errors import NotFound, UnstorableValue
-from storage.records import Json
+from storage.records import Json, StudyLabels
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
 from tests.storage.records import add_study, trial
@@ -76,6 +76,16 @@ def test_text_that_no_database_holds_is_replaced(
         study_id = add_study(session, name=given_text).id
     with database.read() as session:
         assert Studies(session).get(study_id).name == stored_text
+
+
+def test_a_tag_that_no_database_holds_hides_no_other_study(database: Database) -> None:
+    with database.write() as session:
+        study_id = add_study(session).id
+        Studies(session).set_labels(study_id, StudyLabels(tags=("a\x00b", "fine")))
+    with database.read() as session:
+        assert Studies(session).get(study_id).tags == ("a\ufffdb", "fine")
+        for tag in ("fine", "a\x00b"):
+            assert len(Studies(session).page(limit=1, tag=tag).items) == 1
 
 
 def test_a_document_with_half_a_character_is_stored_without_it(database: Database) -> None:

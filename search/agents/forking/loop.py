@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -207,8 +208,10 @@ class _ForkServer:
             # Not even SystemExit may unwind into the server's loop, of which this is a copy.
             traceback.print_exc()
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            # What found no room before finds none now, and raises again.
+            with suppress(BaseException):
+                sys.stdout.flush()
+                sys.stderr.flush()
             os._exit(code)
 
     def _take_files(self, log: int) -> None:

@@ -5,10 +5,15 @@ import time
 from http import HTTPStatus
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics import exposition, parser
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from service.app import create_app
+from service.http.request_watch import RequestSeen
+from service.observability.peers import WithPeers
+from service.observability.request_metrics import RequestMetrics
 from tests.service.site import Site
 
 
@@ -48,3 +53,23 @@ def test_counts_of_all_processes_are_added_up(tmp_path: Path) -> None:
         assert value(fresh, "reflectory_http_requests_total", **studies) == 4
         assert value(fresh, "reflectory_http_request_seconds_count", route="/v1/studies") == 4
     site.close()
+
+
+def test_series_that_others_alone_have_stay_together(tmp_path: Path) -> None:
+    """OpenMetrics wants each with its buckets in order, and no other one in between."""
+    here, there = RequestMetrics(), RequestMetrics()
+    here.answered(RequestSeen("GET", "/v1/studies", 200, 0.02))
+    for route in ("/v1/studies", "/healthz"):
+        for method in ("POST", "GET"):
+            there.answered(RequestSeen(method, route, 200, 0.3))
+    WithPeers((there,), tmp_path / "peers").write()
+    registry = CollectorRegistry()
+    registry.register(WithPeers((here,), tmp_path / "peers"))
+    text = exposition.generate_latest(registry).decode()
+    families = {family.name: family for family in parser.text_string_to_metric_families(text)}
+    counts = [
+        sample.value
+        for sample in families["reflectory_http_request_seconds"].samples
+        if sample.name.endswith("_count")
+    ]
+    assert sorted(counts) == [1, 1, 1, 2]

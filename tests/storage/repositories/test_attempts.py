@@ -182,15 +182,17 @@ def test_attempts_are_found_by_what_they_work_on(database: Database, study: str)
         other = add_study(session).id
         attempts = Attempts(session)
         first = attempt(study, lease_until=after(10))
-        measuring = attempt(study, kind=AttemptKind.MEASURE, trial=None, lease_until=after(30))
+        measuring = attempt(
+            study, id="b", kind=AttemptKind.MEASURE, trial=None, lease_until=after(30)
+        )
         elsewhere = attempt(other, kind=AttemptKind.PREPARE, trial=None, lease_until=after(5))
         for record in (first, measuring, elsewhere):
             attempts.start(record, token_digest="t")
         attempts.end(first.id, state=AttemptState.LOST, at=after(10))
-        second = attempt(study, 2, started_at=after(11), lease_until=after(20))
+        second = attempt(study, 2, id="a", started_at=after(11), lease_until=after(20))
         attempts.start(second, token_digest="t")
         ended = attempts.get(first.id)
-        assert attempts.running(study) == [measuring, second]
+        assert attempts.running(study) == [second, measuring]
         assert {record.id for record in attempts.running()} == {
             measuring.id,
             second.id,

@@ -1,5 +1,6 @@
 """Heartbeats: what most workers say most of the time, in one statement that waits for nobody."""
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,7 +17,7 @@ from storage.fleet.slot_use import SlotUse
 from storage.fleet.waiting_work import WaitingWork
 from storage.locking import lock_study
 from storage.records import AttemptKind, AttemptState
-from storage.repositories.attempts import Attempts
+from storage.repositories.attempts import Attempts, Renewal
 from storage.repositories.studies import Studies
 from tests.storage.records import add_study, add_trial, after, attempt
 
@@ -151,3 +152,35 @@ def test_an_attempt_that_is_being_ended_is_not_kept_alive(database: Database, st
             late = beside.submit(beat, database, record.id, seconds=60)
         with pytest.raises(LeaseLost):
             late.result(timeout=200)
+
+
+@pytest.mark.parametrize("held", [(1.0, 1.0), (1.0, None)])
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_whoever_ends_a_studys_attempts_and_their_beats_do_not_wait_for_each_other(
+    database: Database, study: str, held: tuple[float | None, float | None]
+) -> None:
+    late, early = attempt(study, id="b"), attempt(study, id="a", trial=1, started_at=after(5))
+    with database.write() as session:
+        add_trial(session, study, 1)
+        for record in (late, early):
+            Attempts(session).start(record, token_digest="t")
+    has_ended_one = threading.Event()
+
+    def beats() -> None:
+        has_ended_one.wait(200)
+        said = [Renewal(one.id, 0.0, of) for one, of in zip((late, early), held, strict=True)]
+        with database.write() as session:
+            Attempts(session).renew_all(said, until=after(60))
+
+    with ThreadPoolExecutor(1) as beside:
+        beating = beside.submit(beats)
+        with database.write() as session:
+            for one in Attempts(session).open(study):
+                Attempts(session).end(one.id, state=AttemptState.LOST, at=after(10))
+                if not has_ended_one.is_set():
+                    has_ended_one.set()
+                    # It has all the time that it needs to take a row and wait for the next.
+                    threading.Event().wait(0.3)
+        beating.result()
+    with database.read() as session:
+        assert Attempts(session).open(study) == []

@@ -386,6 +386,7 @@ FOUND: list[tuple[dict[str, Any], list[str]]] = [
     ({"text": "wrong DATA"}, ["abd"]),
     ({"text": "ABD"}, ["abd"]),
     ({"text": "rows", "prefix": "a"}, ["abc"]),
+    *(({by: lost}, []) for by in ("tag", "text") for lost in ("nul\x00", "half \ud800")),
 ]
 
 
@@ -404,6 +405,18 @@ def test_studies_are_found_by_their_labels_and_ids(database: Database) -> None:
         first = studies.page(limit=1, text="rows")
         rest = studies.page(limit=5, cursor=first.next_cursor, text="rows")
         assert [study.id for study in (*first.items, *rest.items)] == ["cde", "abc"]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_letters_beyond_ascii_are_found_in_either_case(database: Database) -> None:
+    """PostgreSQL knows those of its database's locale."""
+    with database.write() as session:
+        add_study(session, id="abc", name="ÜBUNG")
+        Studies(session).set_labels("abc", StudyLabels(tags=("Études",)))
+    with database.read() as session:
+        for text in ("übung", "Übung", "éTUDES"):
+            page = Studies(session).page(limit=5, text=text)
+            assert [study.id for study in page.items] == ["abc"], text
 
 
 def test_conditions_stay_within_the_tenant(database: Database) -> None:

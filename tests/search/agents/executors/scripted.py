@@ -35,6 +35,13 @@ def talk(ticket: AttemptTicket) -> int:
     return 0
 
 
+def keep_in_a_buffer(ticket: AttemptTicket) -> int:
+    """Leave words to the last flush, as with a server that was forked and has buffers itself."""
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    say("to stdout")
+    return 0
+
+
 def wait(ticket: AttemptTicket) -> int:
     time.sleep(600)
     return 0
@@ -121,6 +128,7 @@ SCRIPTS = {
         crash,
         leave,
         talk,
+        keep_in_a_buffer,
         wait,
         stand_up,
         turn_deaf,

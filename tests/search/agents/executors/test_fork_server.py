@@ -99,6 +99,15 @@ def test_a_worker_that_leaves_does_not_run_the_server_a_second_time(
     assert (ended.attempt_id, ended.returncode) == ("a2", 0)
 
 
+def test_an_attempt_whose_log_finds_no_room_ends_alone(executor: Scripted) -> None:
+    executor.start(ticket("wait", "beside"))
+    executor.log_path("a1").symlink_to("/dev/full")
+    executor.start(ticket("keep_in_a_buffer"))
+    (ended,) = exits(executor, 1)
+    assert (ended.attempt_id, ended.returncode) == ("a1", 0)
+    assert len(children(fork_server())) == 1
+
+
 def test_the_log_holds_everything_that_was_written(executor: Scripted) -> None:
     executor.start(ticket("talk"))
     exits(executor, 1)
