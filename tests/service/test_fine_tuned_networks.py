@@ -13,7 +13,8 @@ from tests.service.running import Server, wait_until
 from tests.service.test_any_network import file_of, task_of
 
 TRIALS = 10
-HOW = {"epochs": 8, "points": 3}
+EPOCHS = 24
+HOW = {"epochs": EPOCHS, "points": 3}
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +52,12 @@ def test_points_of_the_front_are_trained_beyond_the_budget(
     numbers = [point["trial"] for point in front["points"]]
     for trial in trials[TRIALS:]:
         base = trials[trial["continues"]]
-        assert (trial["origin"], trial["epochs_trained"]) == ("fine_tuning", 8)
+        assert (trial["origin"], trial["epochs_trained"]) == ("fine_tuning", EPOCHS)
         assert trial["hyperparameters"] == base["hyperparameters"]
         assert trial["values"]["bytes"] == base["values"]["bytes"]
         curve = server.get(f"/v1/studies/{study_id}/trials/{trial['number']}/metrics")
-        assert [row["epoch"] for row in curve] == list(range(9))
-        assert [row["train_loss"] is None for row in curve] == [True, *[False] * 8]
+        assert [row["epoch"] for row in curve] == list(range(EPOCHS + 1))
+        assert [row["train_loss"] is None for row in curve] == [True, *[False] * EPOCHS]
         assert curve[0]["validation"] == pytest.approx(base["values"]["quality"], rel=1e-4)
         assert trial["values"]["quality"] == curve[trial["best_epoch"]]["validation"]
         assert trial["values"]["quality"] == min(row["validation"] for row in curve)
@@ -70,7 +71,7 @@ def test_points_of_the_front_are_trained_beyond_the_budget(
             file_of(server, study_id, trial["number"], "report")
         )
         assert report.training is not None
-        assert (report.training.epochs, report.training.best_epoch) == (8, trial["best_epoch"])
+        assert (report.training.epochs, report.training.best_epoch) == (EPOCHS, trial["best_epoch"])
     smallest = min(trials[TRIALS:], key=lambda trial: trial["values"]["bytes"])
     before = trials[smallest["continues"]]["values"]["quality"]
     assert smallest["values"]["quality"] < 0.8 * before
