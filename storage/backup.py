@@ -84,7 +84,8 @@ def back_up(url: str, store: ArtifactStore, folder: Path) -> BackedUp:
                 unfinished.replace(place)
             finally:
                 unfinished.unlink(missing_ok=True)
-            # Here as well: afterwards, what no row names may be another backup's newest.
+            # Within the transaction: after it another backup may have begun, which has copied
+            # bytes that are not named here.
             for digest in set(target.digests()) - set(named):
                 target.remove(digest)
     finally:

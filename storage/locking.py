@@ -1,10 +1,10 @@
-"""What the repositories share: the lock on a study, and inserts that meet a row of theirs."""
+"""What the repositories share: locks on studies and keys, and inserts that meet their row."""
 
 from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any, TypeAlias
 
-from sqlalchemy import ScalarSelect, bindparam, inspect, select, update
+from sqlalchemy import ScalarSelect, bindparam, func, inspect, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -58,6 +58,16 @@ def lock_study(session: Session, study_id: str) -> None:
     locked: set[str] = session.info.setdefault(_LOCKED, set[str]())
     if study_id not in locked and session.get_bind().dialect.name == "postgresql":
         locked.update(run(session, _HELD_ONE, {"study": study_id}).scalars())
+
+
+def lock_key(session: Session, *key: Any) -> None:
+    """Let no other transaction that locks the same key go on until this one ends.
+
+    The key is one number, or two, as PostgreSQL's advisory locks have them. On SQLite a writing
+    transaction is alone as it is.
+    """
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock(*key)))
 
 
 def lock_studies_of(session: Session, attempt_ids: Collection[str]) -> None:

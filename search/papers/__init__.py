@@ -6,7 +6,7 @@ from search.papers.finding import row_named, rows_named, table_named, unknown
 from search.papers.paper_table import Table
 from search.papers.ranks import Pair, PairTest, Ranks, ranks_of
 from search.papers.row import Preset, Row, System
-from search.papers.searched import SEARCH_BUDGET, SEARCHED
+from search.papers.searched import BUDGET_IN_WORDS, SEARCHED
 from search.papers.tables import TABLES
 
 _ROWS = [(table, row) for table in TABLES.values() for row in table.rows]
@@ -23,9 +23,9 @@ PRESETS: Mapping[str, Preset] = {
 """Every named system by its name, with the training of the row that it is at home in."""
 
 __all__ = [
+    "BUDGET_IN_WORDS",
     "PRESETS",
     "SEARCHED",
-    "SEARCH_BUDGET",
     "TABLES",
     "Pair",
     "PairTest",

@@ -15,10 +15,12 @@ _TRIALS: Final = 30
 _DEVICE_HOURS: Final = 4
 """After which a search begins no more trials: two hours of two cores."""
 
-SEARCH_BUDGET: Final = (
+_DEVICE_SECONDS: Final = 3600.0 * _DEVICE_HOURS
+
+BUDGET_IN_WORDS: Final = (
     f"{_TRIALS} trials, or of as many as begin within {_DEVICE_HOURS} device hours"
 )
-"""What a search may use, for sentences."""
+"""What a search may use, for sentences: the best "of" so many."""
 
 _NOTE = (
     "Not of a paper: the best, by validation, of {budget}, in a study that looks for quality "
@@ -77,7 +79,7 @@ def _entry(table: str, key: str, largest: Row, rival: Row) -> RowEntry:
         key=key,
         system=SEARCHED,
         title="Searched",
-        description=_NOTE.format(budget=SEARCH_BUDGET, limit=largest.parameters),
+        description=_NOTE.format(budget=BUDGET_IN_WORDS, limit=largest.parameters),
         source=rival.source,
         claim=claim,
         direction=largest.quality_direction,
@@ -96,7 +98,7 @@ def _entry(table: str, key: str, largest: Row, rival: Row) -> RowEntry:
 def _predicted_seconds(largest: Row) -> float:
     """At most: what begins within the hours comes to its end."""
     one = largest.predicted_seconds
-    return min(_TRIALS * one, 3600 * _DEVICE_HOURS + one)
+    return min(_TRIALS * one, _DEVICE_SECONDS + one)
 
 
 def _goodness(row: Row) -> float:
@@ -112,7 +114,7 @@ def _document(name: str, largest: Row) -> dict[str, Any]:
     """
     training = largest.training
     budget: dict[str, float] = {"trials": _TRIALS, "epochs": largest.recipe.epochs}
-    if _TRIALS * largest.predicted_seconds > 3600 * _DEVICE_HOURS:
+    if _TRIALS * largest.predicted_seconds > _DEVICE_SECONDS:
         budget["device_hours"] = _DEVICE_HOURS
     return {
         "name": name,

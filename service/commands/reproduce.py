@@ -10,7 +10,7 @@ import typer
 
 from search.documents.papers import TableDocument
 from search.errors import UnknownName
-from search.papers import SEARCH_BUDGET, TABLES, rows_named
+from search.papers import BUDGET_IN_WORDS, TABLES, rows_named
 from search.papers.cells import BadResults, Cell, append_cell, read_cells
 from service.commands.connection import Asked, asking, complain
 from service.commands.reproduction.markdown import document_of
@@ -50,7 +50,7 @@ def reproduce(
         bool,
         typer.Option(
             "--searched",
-            help=f"The searched rows too: the best of {SEARCH_BUDGET}, of a study within the "
+            help=f"The searched rows too: the best of {BUDGET_IN_WORDS}, of a study within the "
             "parameters of the largest system.",
         ),
     ] = False,

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, delete, func, select, union
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from storage.errors import QuotaReached, StoredBytesReached
-from storage.locking import insert
+from storage.locking import insert, lock_key
 from storage.records import CommandKind, StudyState, TrialState
 from storage.tables import (
     ATTEMPT_RUNS,
@@ -129,8 +129,7 @@ class Quotas:
         limit = self.of(whose).limit(name)
         if limit is None:
             return
-        if self._session.get_bind().dialect.name == "postgresql":
-            self._session.execute(select(func.pg_advisory_xact_lock(_LOCK, func.hashtext(whose))))
+        lock_key(self._session, _LOCK, func.hashtext(whose))
         used = self.used(name, whose) - (adding if is_added else 0)
         if used + adding > limit:
             raise refusal(name, used=used, limit=limit, adding=adding)

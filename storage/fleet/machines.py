@@ -6,10 +6,10 @@ from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, bindparam, case, delete, exists, func, select, update
+from sqlalchemy import ColumnElement, bindparam, case, delete, exists, select, update
 from sqlalchemy.orm import Session
 
-from storage.locking import insert
+from storage.locking import insert, lock_key
 from storage.mapping import all_columns, reader
 from storage.tables import MachineRow
 from storage.tenants import run
@@ -86,9 +86,8 @@ class Machines:
 
         To a name that another machine has the beginning of the id is added.
         """
-        # Another that joins just now may be about to take the name. On SQLite it waits anyway.
-        if self._session.get_bind().dialect.name == "postgresql":
-            self._session.execute(select(func.pg_advisory_xact_lock(_JOINING_LOCK)))
+        # Another that joins just now may be about to take the name.
+        lock_key(self._session, _JOINING_LOCK)
         if self._is_anothers(name, machine_id):
             name = f"{name}-{machine_id[:6]}"
         values = {

@@ -11,6 +11,7 @@ from storage.batches import batched
 from storage.errors import NotFound
 from storage.locking import (
     insert,
+    lock_key,
     lock_study,
     next_version,
     note_change,
@@ -30,7 +31,6 @@ from storage.tenants import run
 
 # Any number will do; every transaction that adds or takes away names of artifacts waits for it.
 _NAMING_LOCK = 0x6E616D65
-_LOCK_NAMES = select(func.pg_advisory_xact_lock(_NAMING_LOCK))
 
 _record = reader(ArtifactRecord)
 _BEFORE = select(TrialArtifactRow.number, TrialArtifactRow.role, TrialArtifactRow.sha256).where(
@@ -219,8 +219,7 @@ class ArtifactRows:
 
         See Note [Named bytes stay] in the README.
         """
-        if self._session.get_bind().dialect.name == "postgresql":
-            run(self._session, _LOCK_NAMES)
+        lock_key(self._session, _NAMING_LOCK)
 
     def _note_changes(self, study_id: str, numbers: Sequence[int]) -> None:
         for some in batched(numbers):

@@ -28,13 +28,13 @@ _MEASURING = (
     )
     .group_by(MeasurementRow.study_id)
 )
-_LOOKED_AT = 10
+_FIRST_TRIALS = 10
 # Among the first trials: an index has no times, and a minimum over all would read every row.
 _BEGUN = (
     select(TrialRow.study_id, func.min(TrialRow.started_at))
     .where(
         TrialRow.study_id.in_(bindparam("studies", expanding=True)),
-        TrialRow.number < _LOOKED_AT,
+        TrialRow.number < _FIRST_TRIALS,
         TrialRow.started_at.is_not(None),
     )
     .group_by(TrialRow.study_id)

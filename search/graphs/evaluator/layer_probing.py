@@ -19,7 +19,7 @@ MOST_PROBED = 1000
 """Samples that all probes together answer, as long as each answers an eighth."""
 _LOST = 100.0
 """What a probe loses at most, also one whose answers are NaN or have other shapes than the
-original's: more than any file of use, and few enough to be reckoned with."""
+original's: more than any file of use loses, and a number to compute with."""
 
 _log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from search.documents.papers import (
     TableDocument,
     VerdictKind,
 )
-from search.papers import SEARCH_BUDGET, SEARCHED, TABLES
+from search.papers import BUDGET_IN_WORDS, SEARCHED, TABLES
 from search.papers.cells import Cell, read_cells
 from search.papers.ranks import ranks_of
 from search.papers.verdicts import FEWEST_SEEDS, SETTLING_SEEDS
@@ -120,9 +120,9 @@ def _summary(found: Sequence[tuple[TableDocument, Sequence[Result]]]) -> Iterato
         "Each table has **searched** rows too, of our own: the best, by validation, of a study "
         "that looks for quality alone among the default architectures and parametrizations, within "
         "the parameters of the largest system for the task, and with no more updates for each "
-        f"trial: of {SEARCH_BUDGET}. There `printed` is the best printed value for the same task, "
-        "or what a system is said to reach; parameters are those of the network found, of at most "
-        "so many."
+        f"trial: of {BUDGET_IN_WORDS}. There `printed` is the best printed value for the same "
+        "task, or what a system is said to reach; parameters are those of the network found, of at "
+        "most so many."
         f"{_over_all_tables(found)}"
     )
     yield ""
